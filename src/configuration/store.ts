@@ -17,12 +17,17 @@ export const ownerId = ({ partnerId, orgId }: SetOwner): string => orgId ?? part
 
 const setsIn = (db: Db, scope: Scope) => db.selectFrom('config_sets').where(inTenants(scope, 'config_sets'))
 
-/** Sets of a tenant, by name. */
+/**
+ * Sets of a tenant, by name. A member with selected organizations of a partner has those that own something of them: names and
+ * revisions of the others are of organizations that they do not see.
+ */
 export async function listSets(db: Db, scope: Scope, owner: SetOwner): Promise<ConfigurationSet[]> {
   const rows = await setsIn(db, scope)
     .where('config_sets.owner', '=', ownerId(owner))
     .leftJoin(
-      objectsIn(db, scope).select(['config_objects.set_id', 'config_objects.object_id']).as('o'),
+      objectsIn(db, scope)
+        .select(['config_objects.set_id', 'config_objects.object_id', 'config_objects.org_id'])
+        .as('o'),
       'o.set_id',
       'config_sets.id',
     )
@@ -32,11 +37,15 @@ export async function listSets(db: Db, scope: Scope, owner: SetOwner): Promise<C
       'config_sets.applied_at as appliedAt',
       'config_sets.applied_by as appliedBy',
       fn.count<number | string>('o.object_id').as('objects'),
+      fn.count<number | string>('o.org_id').as('ofOrgs'),
     ])
     .groupBy(['config_sets.id'])
     .orderBy('config_sets.name')
     .execute()
-  return rows.map((row) => ({ ...row, objects: Number(row.objects) }))
+  const seesPart = scope.kind === 'partner' && scope.orgs !== 'all'
+  return rows.flatMap(({ objects, ofOrgs, ...set }) =>
+    seesPart && Number(ofOrgs) === 0 ? [] : [{ ...set, objects: Number(objects) }],
+  )
 }
 
 export async function findSet(

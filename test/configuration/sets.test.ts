@@ -151,8 +151,38 @@ onEveryDatabase((kind, open) => {
       ],
     }
     expect((await some.plan(document)).totals).toMatchObject({ create: 2, refused: 0 })
-    expect((await some.sets()).map(({ name, objects }) => [name, objects])).toEqual([['default', 0]])
-    expect((await acme.sets()).map(({ objects }) => objects)).toEqual([1])
+    await some.apply(document)
+    expect((await some.sets()).map(({ name, objects }) => [name, objects])).toEqual([['default', 2]])
+    expect((await acme.sets()).map(({ objects }) => objects)).toEqual([3])
+  })
+
+  it('is shown to a member with selected organizations where it owns something of them', async () => {
+    const { service, world, by, acme, bakery } = await start()
+    const some = by(await addPartnerUser(service, 'selected', world.partners.acme, [world.orgs.bakery.id]))
+    const none = by(await addPartnerUser(service, 'none', world.partners.acme, []))
+    const site = (org: string, name: string) => ({ sites: [{ org, name }] })
+    await acme.apply(site('garage', 'Unseen'), { set: 'unseen' })
+    const roles = [{ name: 'Watcher', permissions: ['alerts:read'] }]
+    await acme.apply({ roles }, { set: 'of-partner' })
+    await acme.apply(
+      { sites: [...site('garage', 'One').sites, ...site('bakery', 'Two').sites] },
+      { set: 'both' },
+    )
+    await bakery.apply({ sites: [{ name: 'Three' }] }, { set: 'own' })
+    const named = async (one: typeof acme) => (await one.sets()).map(({ name, objects }) => [name, objects])
+    expect(await named(some)).toEqual([['both', 1]])
+    expect(await named(none)).toEqual([])
+    expect(await named(acme)).toEqual([
+      ['both', 2],
+      ['of-partner', 1],
+      ['unseen', 1],
+    ])
+    expect(await named(by(world.tokens.acme, world.orgs.bakery.id))).toEqual([['own', 1]])
+    // What it owned was deleted otherwise: only who sees all of the partner knows that it is still there.
+    const { data } = await acme.client.call(api.sites.list, { query: { orgId: world.orgs.bakery.id } })
+    const { id } = data.find(({ name }) => name === 'Two')!
+    await acme.client.call(api.sites.remove, { params: { id } })
+    expect((await acme.sets()).map(({ name }) => name)).toContain('both')
   })
 
   describe('files', () => {
