@@ -148,7 +148,8 @@ const hints: { [code in ErrorCode]?: string } = {
   invitation_pending: 'svc invite list shows your invitations, svc invite accept NAME accepts one',
   own_role: 'another administrator of this tenant can change it',
   system_role: 'svc roles clone creates a copy that can be changed',
-  role_in_use: 'svc roles users ROLE lists its users',
+  role_in_use:
+    'svc roles users ROLE lists its users; svc roles list shows which roles inherit from it, svc sso show PROVIDER the default role of one',
   tenant_pending: 'a system administrator has to approve it; svc mfa setup works meanwhile',
   tenant_inactive: 'the organization or its partner is suspended',
   site_in_use: 'svc devices --site SITE and svc enroll list what still belongs to it',

@@ -7,7 +7,7 @@ import { truncateStorable } from './text.ts'
 export const errors = {
   invalid_request: { status: 400, exit: 2, title: 'The request is not valid' },
   malformed_json: { status: 400, exit: 2, title: 'The body is not valid JSON' },
-  role_in_use: { status: 400, exit: 6, title: 'Cannot delete role with assigned users' },
+  role_in_use: { status: 400, exit: 6, title: 'Role is in use' },
   already_decommissioned: { status: 400, exit: 6, title: 'Device is already decommissioned' },
   device_out_of_use: { status: 400, exit: 6, title: 'Cannot send commands to a decommissioned device' },
   not_decommissioned: { status: 400, exit: 6, title: 'Device is not decommissioned' },

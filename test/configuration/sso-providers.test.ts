@@ -180,6 +180,43 @@ onEveryDatabase((kind, open) => {
       })
     })
 
+    it('of any set keep their default role, unless the same files take it from them', async () => {
+      const { service, acme, bakery, provider } = await begin()
+      const pruning = { prune: true }
+      const roles = (...names: string[]) =>
+        names.map((one) => ({ org: 'bakery', name: one, permissions: [] }))
+      await acme.apply({ roles: roles('Staff', 'Guest') })
+      await acme.apply(files({ defaultRole: 'Staff' }), { set: 'sso' })
+      const kept = { defaultRoleId: (await provider()).defaultRoleId }
+      expect(kept.defaultRoleId).toEqual(expect.any(String))
+      await expect(acme.plan({ roles: roles('Guest') }, pruning)).rejects.toMatchObject({
+        status: 400,
+        details: [
+          {
+            path: 'body.document.roles',
+            message:
+              'cannot delete "Staff": Cannot delete role that is in use: 1 SSO provider has it as its default',
+          },
+        ],
+      })
+      expect(await provider()).toMatchObject(kept)
+      await acme.apply({ ssoProviders: [] }, { ...pruning, set: 'sso' })
+      // In one set: it changes its role, or goes with it. A name that is passed on is no other case.
+      await acme.apply({ roles: roles('Staff', 'Guest'), ...files({ defaultRole: 'Staff' }) })
+      const changed = await acme.apply({ roles: roles('Guest'), ...files({ defaultRole: 'Guest' }) }, pruning)
+      expect(changed.changes).toMatchObject([
+        { section: 'ssoProviders', before: { defaultRole: 'Staff' }, after: { defaultRole: 'Guest' } },
+        { section: 'roles', action: 'delete', name: 'Staff' },
+      ])
+      await acme.apply({ roles: roles('Staff', 'Guest'), ...files({ defaultRole: 'Staff' }) })
+      const renamed = [{ org: 'bakery', name: 'Staff', renamedFrom: 'Guest', permissions: [] }]
+      const passedOn = await acme.apply({ roles: renamed, ...files({ defaultRole: 'Staff' }) }, pruning)
+      expect(passedOn.totals).toMatchObject({ update: 2, delete: 1 })
+      const gone = await acme.apply({ roles: [], ssoProviders: [] }, pruning)
+      expect(gone.changes.map(({ section }) => section)).toEqual(['ssoProviders', 'roles'])
+      expect(await addRole(service, bakery.id, 'Staff', [])).toEqual(expect.any(String))
+    })
+
     it('with an empty text say that there is none', async () => {
       const { acme, provider } = await begin()
       const empty = files({ allowedDomains: '', userInfoUrl: '' })

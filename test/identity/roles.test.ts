@@ -169,7 +169,7 @@ onEveryDatabase((kind, open) => {
       await expect(remove()).rejects.toEqual(
         failing(400, 'Cannot delete role with assigned users', {
           code: 'role_in_use',
-          details: { userCount: 1, childRoleCount: 0 },
+          details: { userCount: 1, childRoleCount: 0, providerCount: 0 },
         }),
       )
       const { data } = await admin.call(api.roles.holders, { params: { id } })
@@ -180,8 +180,8 @@ onEveryDatabase((kind, open) => {
       const child = await create(admin, 'Night Lead', [], { parentRoleId: id })
       expect(child.parentRoleName).toBe('Night')
       await expect(remove()).rejects.toEqual(
-        failing(400, 'Cannot delete role with assigned users', {
-          details: { userCount: 0, childRoleCount: 1 },
+        failing(400, 'Cannot delete role that is in use: 1 role inherits from it', {
+          details: { userCount: 0, childRoleCount: 1, providerCount: 0 },
         }),
       )
       await admin.call(api.roles.remove, { params: { id: child.id } })

@@ -484,7 +484,7 @@ const rows: readonly Row[] = [
     status: 400,
     error: 'Cannot delete role with assigned users',
     when: 'a role has users',
-    more: { details: { userCount: 1, childRoleCount: 0 } },
+    more: { details: { userCount: 1, childRoleCount: 0, providerCount: 0 } },
     async ask({ by, service, bakery }) {
       const id = await addRole(service, bakery.id, 'held', ['devices:read'])
       await addOrgUser(service, 'holder', bakery.id, { role: id })
@@ -493,9 +493,9 @@ const rows: readonly Row[] = [
   },
   {
     status: 400,
-    error: 'Cannot delete role with assigned users',
+    error: 'Cannot delete role that is in use: 2 roles inherit from it',
     when: 'a role has child roles',
-    more: { details: { userCount: 0, childRoleCount: 2 } },
+    more: { details: { userCount: 0, childRoleCount: 2, providerCount: 0 } },
     async ask({ by, service, bakery }) {
       const parentRoleId = await addRole(service, bakery.id, 'above', ['devices:read'])
       for (const name of ['a', 'b'])

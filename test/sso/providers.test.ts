@@ -23,6 +23,23 @@ const said = (status: number, message: unknown) => expect.objectContaining({ sta
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)
   describe('an identity provider', () => {
+    it('keeps its default role: nobody deletes that, active or not', async () => {
+      const { service, bakery, client, create, change, show } = await start(open)
+      const role = await addRole(service, bakery.id, 'Staff', ['devices:read'])
+      const { id } = await create({ defaultRoleId: role })
+      await create({ defaultRoleId: role })
+      const remove = () => client.call(api.roles.remove, { params: { id: role } })
+      await expect(remove()).rejects.toMatchObject({
+        code: 'role_in_use',
+        message: 'Cannot delete role that is in use: 2 SSO providers have it as their default',
+        details: { userCount: 0, childRoleCount: 0, providerCount: 2 },
+      })
+      expect(await show(id)).toMatchObject({ status: 'inactive', defaultRoleId: role })
+      const { data } = await client.call(api.ssoProviders.list, {})
+      for (const one of data) await change(one.id, { defaultRoleId: null })
+      expect(await remove()).toMatchObject({ success: true })
+    })
+
     it('is created inactive, with all fields, and never shows its secret', async () => {
       const { service, bakery, client, create, clock, show } = await start(open)
       const news = await newEntries(service)

@@ -179,7 +179,7 @@ export const roles = {
   remove: endpoint({
     method: 'DELETE',
     path: '/roles/:id',
-    summary: 'Delete a role that nobody holds and no role inherits from',
+    summary: 'Delete a role that no person, role or SSO provider uses',
     tag,
     access: userAccess({ permission: 'users:delete', wholePartner: true, workload: 'files' }),
     params,

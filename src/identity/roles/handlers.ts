@@ -70,7 +70,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
   async remove({ db, scope, caller, params, query, note }) {
     const reach = await getNamedScope(db, scope, query)
     const { role } = await lockRole(db, reach, params.id, note, 'Cannot delete system roles')
-    rules.checkUnused(role.userCount, await store.countChildren(db, role.id))
+    rules.checkUnused({ userCount: role.userCount, ...(await store.countReferences(db, role.id)) })
     const chain = await getChain(db, role.id)
     rules.checkMayChange(caller.permissions, rules.grantedPermissions(chain))
     const { permissions } = chain[0]

@@ -189,10 +189,25 @@ export function makeRole(
   }
 }
 
+/** What a role is in use by. Holders are people who have accepted, and who are invited. */
+export type RoleUse = { userCount: number; childRoleCount: number; providerCount: number }
+
 /** @throws role_in_use, with the counts */
-export function checkUnused(userCount: number, childRoleCount: number): void {
-  if (userCount === 0 && childRoleCount === 0) return
-  throw new Problem('role_in_use', undefined, { details: { userCount, childRoleCount } })
+export function checkUnused(use: RoleUse): void {
+  const { userCount, childRoleCount, providerCount } = use
+  const said = (count: number, one: string, many: string) =>
+    count === 0 ? [] : [`${count} ${count === 1 ? one : many}`]
+  const parts = [
+    ...said(userCount, 'person holds it or is invited to it', 'people hold it or are invited to it'),
+    ...said(childRoleCount, 'role inherits from it', 'roles inherit from it'),
+    ...said(providerCount, 'SSO provider has it as its default', 'SSO providers have it as their default'),
+  ]
+  if (parts.length === 0) return
+  const isHeldOnly = childRoleCount === 0 && providerCount === 0
+  const message = isHeldOnly
+    ? 'Cannot delete role with assigned users'
+    : `Cannot delete role that is in use: ${parts.join(', ')}`
+  throw new Problem('role_in_use', message, { details: use })
 }
 
 /** Description of a copy, cut to the length of a description without splitting a character. */

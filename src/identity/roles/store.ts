@@ -5,6 +5,7 @@ import { ofOne, type Scope, systemScope } from '../../core/scope.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { countRowsOf } from '../../storage/query/counts.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { inTenants } from '../../storage/query/scope.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
@@ -150,6 +151,17 @@ export async function removeRole(db: Db, scope: Scope, id: string): Promise<void
     })
 }
 
-export async function countChildren(db: Db, id: string): Promise<number> {
-  return countRowsOf(db.selectFrom('roles').where('parent_role_id', '=', id))
+/**
+ * What refers to a role, besides its holders: roles below it, and SSO providers that give it to new people, which would lose
+ * it without a word. The lock keeps others from referring to it until the role is gone. The caller has found the role in its scope.
+ */
+export async function countReferences(
+  db: Db,
+  id: string,
+): Promise<{ childRoleCount: number; providerCount: number }> {
+  await forUpdate(db.selectFrom('roles').select('id').where('id', '=', id)).executeTakeFirst()
+  return {
+    childRoleCount: await countRowsOf(db.selectFrom('roles').where('parent_role_id', '=', id)),
+    providerCount: await countRowsOf(db.selectFrom('sso_providers').where('default_role_id', '=', id)),
+  }
 }
