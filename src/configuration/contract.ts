@@ -37,7 +37,10 @@ export const Change = z
     id: z.guid().nullable().describe('null: it does not exist yet'),
     before: values.describe('The fields that change, as they are; secrets are hidden and long texts cut'),
     after: values.describe('The same as they will be'),
-    ends: z.record(z.string(), z.int()).nullable().describe('How much else ends with what is deleted'),
+    ends: z
+      .record(z.string(), z.int())
+      .nullable()
+      .describe('How much else ends with what is deleted, or changed, for good'),
     refused: z.string().nullable().describe('Why this change is refused'),
     culprits: z
       .array(Culprit)

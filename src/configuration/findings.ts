@@ -19,6 +19,7 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   former?: Values
   /** Fields that were changed and that the service does not tell. */
   hidden?: readonly string[]
+  ends?: AppliedChange['ends']
 }
 
 /** How much ends with an object, and whether the caller may see that. */
@@ -85,7 +86,7 @@ export class Findings {
 
   addApplied(
     stored: StoredObject,
-    { action, before, after, former = stored.record, hidden = [] }: NewlyApplied,
+    { action, before, after, former = stored.record, hidden = [], ends }: NewlyApplied,
   ): void {
     const { section, id, orgId, key, record } = stored
     const { name: nameInFiles = key } = this.#owners.of(stored) ?? {}
@@ -103,7 +104,18 @@ export class Findings {
       })
       .map(({ name }) => name)
     const withheld = [...new Set([...kept.withheld, ...hidden, ...unnamed])]
-    this.#applied.push({ section, action, id, orgId, key, nameInFiles, ...kept, ids, withheld })
+    this.#applied.push({
+      section,
+      action,
+      id,
+      orgId,
+      key,
+      nameInFiles,
+      ...kept,
+      ids,
+      withheld,
+      ...(ends && { ends }),
+    })
   }
 
   fault(path: string, message: string): void {

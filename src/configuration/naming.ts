@@ -1,3 +1,4 @@
+import { hasEnded } from '../tenancy/rules.ts'
 import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import { type DesiredObjectInOrg, matchObjects, type ObjectMatch, placeOf } from './matching.ts'
@@ -109,11 +110,11 @@ export class Naming {
       },
     )
     this.#found.addFaults([...faults.values()])
-    // What files do not make has to be there; what they let expire is let be once it has.
+    // What files do not make has to be there; what they let expire is let be once it has, and what ended with its organization.
     for (const [item, { stored }] of unmade === undefined ? [] : matches) {
       if (stored) continue
       matches.delete(item)
-      if (isExpired(item.values, this.#context.on.now)) continue
+      if (isExpired(item.values, this.#context.on.now) || this.#isInEndedOrg(section, item)) continue
       const [partner] = wholePartner ? this.#state.all(section) : []
       const why = partner
         ? `is not the partner of these files, which is "${partner.key}"`
@@ -125,6 +126,13 @@ export class Naming {
       if (stored) this.note(item, orgId, stored)
     }
     return matches
+  }
+
+  /** Whether access to the organization of an object has ended, and with it its keys for good. */
+  #isInEndedOrg(section: Section, { org }: DesiredObject): boolean {
+    if (section === 'organizations' || org === undefined) return false
+    const [found] = this.#state.named('organizations', null, org)
+    return found !== undefined && hasEnded(String(found.record.status), null)
   }
 
   /** The same of a rollback: each is itself, whatever has its name today. `leaving`: ids of what gives up its name. */

@@ -6,6 +6,7 @@ import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
 import { type FileField, type Kind, maxChanges, type Section } from './contract.ts'
+import { type Counts, endedBetween, endingOf } from './endings.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
@@ -313,14 +314,21 @@ export class Steps {
     const present = this.#state.file(kind, stored)
     const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
+    let ends = null as Counts | null
     const refused = await this.#refusal(
       entry,
       async (call) => {
-        reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
+        const found = target ?? rules.targetOf(kind, stored)
+        const ending = isNew ? undefined : endingOf(kind.section, asked)
+        const count = async () => ending?.counts(await this.#effect(ending.entry, found))
+        const former = await count()
+        reply = await call({ ...found, body })
+        ends = (former && endedBetween(former, (await count())!)) ?? null
       },
       { path, kind, stored, inTheWay, alreadyRefused: about.refused },
     )
     if (!refused) return
+    if (ends) this.#end(stored, ends, refused)
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
     const whole = now && this.#state.file(kind, now)
     const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
@@ -335,7 +343,14 @@ export class Steps {
     this.#found.change(
       // What a plan makes has another id each time.
       { ...shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
-      { action: 'update', before, after, renamedFrom, ...refused },
+      {
+        action: 'update',
+        before,
+        after,
+        renamedFrom,
+        ends: refused.refused === null ? ends : null,
+        ...refused,
+      },
     )
     if (!now || refused.refused !== null) return
     this.#found.addApplied(now, {
@@ -344,7 +359,17 @@ export class Steps {
       after: onlyOf(whole!, names),
       former: stored.record,
       hidden: names.filter((name) => !Object.hasOwn(present, name)),
+      ...(ends && { ends }),
     })
+  }
+
+  /** What a change has ended, for the version of the plan. Keys of the organization are nobody's to change from now on. */
+  #end({ section, id }: StoredObject, counts: Counts, { refused }: { refused: string | null }): void {
+    this.#found.end({ counts, isVisible: refused === null })
+    if (section !== 'organizations') return
+    for (const ended of ['apiKeys', 'enrollmentKeys'] as const)
+      for (const key of this.#state.has(ended) ? this.#state.all(ended) : [])
+        if (key.orgId === id) this.#state.remove(ended, key.id)
   }
 
   #body({ fields, spelled }: Kind, values: Values, references: References, names: readonly string[]): Values {

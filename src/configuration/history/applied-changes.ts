@@ -22,6 +22,8 @@ export type AppliedChange = {
   ids: { before: Ids; after: Ids }
   /** Fields from before of which something is not kept: secrets, and what the service does not tell. */
   withheld: string[]
+  /** How much of each kind it ended besides, for good. */
+  ends?: Readonly<Record<string, number>>
 }
 
 /** Ids of what some fields of a record name. */
@@ -107,4 +109,5 @@ const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => (
     after: { ...one.ids.after, ...next.ids.after },
   },
   withheld: one.action === 'create' ? [] : [...one.withheld, ...next.withheld],
+  ...((one.ends ?? next.ends) && { ends: { ...one.ends, ...next.ends } }),
 })

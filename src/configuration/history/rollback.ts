@@ -103,6 +103,7 @@ export function rollbackOf(
       continue
     }
     if (action === 'adopt') releases.add(id)
+    if (one.ends) lose(whatEnded(one.ends))
     const emptied = withoutBound(one, present)
     const kept = one.withheld.filter((name) => !Object.hasOwn(emptied, name))
     if (kept.length > 0)
@@ -136,6 +137,11 @@ const isRestored = (one: AppliedChange): boolean =>
   one.withheld.every(
     (name) => Object.hasOwn(one.before ?? {}, name) && kinds[one.section].merged.includes(name),
   )
+
+const whatEnded = (ends: NonNullable<AppliedChange['ends']>): string => {
+  const counts = Object.entries(ends).map(([kind, count]) => `${count} ${kind}`)
+  return `does not get back what ended: ${counts.join(', ')}`
+}
 
 const whyLost = ({ section, withheld }: AppliedChange): string =>
   kinds[section].unmade ?? `its ${withheld.join(', ')} is kept nowhere`
