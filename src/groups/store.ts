@@ -45,6 +45,8 @@ const groupsIn = (db: Db, scope: Scope) => {
     .where(byGroup ? ownGroups(scope, 'device_groups.id') : inSites(scope, 'device_groups.site_id'))
 }
 
+export const countGroupsIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(groupsIn(db, scope))
+
 /** With the number of devices that the caller can see in the group. */
 const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'device_groups'>) => {
   const members = eb

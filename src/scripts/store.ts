@@ -5,10 +5,11 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { contains, idStartsWith } from '../storage/query/expressions.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
-import { inScope } from '../storage/query/scope.ts'
+import { inScope, inTenants } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { ScriptRow, Tables } from '../storage/schema/tables.ts'
 import type { Script, ScriptSummary } from './contract.ts'
@@ -47,6 +48,16 @@ const scriptsIn = (db: Db, scope: Scope) =>
     .selectFrom('scripts')
     .where('scripts.deleted_at', 'is', null)
     .where((eb) => eb.or([inScope(scope, 'scripts.org_id'), ...sharedWith(eb, scope)]))
+
+/** Those of the tenant itself, and of the organizations of a partner. */
+export const countScriptsIn = (db: Db, scope: Scope): Promise<number> =>
+  countRowsOf(
+    db
+      .selectFrom('scripts')
+      .where('deleted_at', 'is', null)
+      .where('is_system', '=', 0)
+      .where(inTenants(scope, 'scripts')),
+  )
 
 /** Scripts of the partner, and of the service. */
 function sharedWith(eb: ExpressionBuilder<Tables, 'scripts'>, scope: Scope) {

@@ -27,6 +27,17 @@ onEveryDatabase((_, open) => {
     await system.call(api.webhooks.create, {
       body: { orgId: bakery.id, name: 'Tickets', url: 'https://hooks.example.com/a', events: ['*'] },
     })
+    const named = { orgId: bakery.id, name: 'Night' }
+    await system.call(api.roles.create, { body: { ...named, permissions: [] } })
+    await system.call(api.roles.create, {
+      body: { partnerId: partners.acme, name: 'Of all', permissions: [] },
+    })
+    const { conditions } = api.filters.create.example
+    await system.call(api.filters.create, { body: { ...named, conditions } })
+    await system.call(api.deviceGroups.create, { body: named })
+    const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true' }
+    await service.client(tokens.acme).call(api.scripts.create, { body: { ...named, ...script } })
+    await service.client(tokens.acme).call(api.scripts.create, { body: { name: 'Of all', ...script } })
     await system.call(api.ssoProviders.remove, { params: { id: bakery.providerId } })
     await system.call(api.trustPolicies.remove, { params: { id: bakery.policyId } })
     // Of both organizations and their partner, and still one person.
@@ -42,6 +53,10 @@ onEveryDatabase((_, open) => {
     const now = {
       ...before,
       sites: before.sites + 1,
+      roles: before.roles + 1,
+      filters: before.filters + 1,
+      deviceGroups: before.deviceGroups + 1,
+      scripts: before.scripts + 1,
       webhooks: before.webhooks + 1,
       ssoProviders: before.ssoProviders - 1,
       trustPolicies: before.trustPolicies - 1,
@@ -61,6 +76,11 @@ onEveryDatabase((_, open) => {
       // Three of the partner, and the one of all.
       members: before.members + garage.members + 4,
       sites: now.sites + garage.sites,
+      // One of the partner itself.
+      roles: now.roles + garage.roles + 1,
+      filters: now.filters + garage.filters,
+      deviceGroups: now.deviceGroups + garage.deviceGroups,
+      scripts: now.scripts + garage.scripts + 1,
       webhooks: now.webhooks + garage.webhooks,
       ssoProviders: now.ssoProviders + garage.ssoProviders,
       trustPolicies: now.trustPolicies + garage.trustPolicies,

@@ -3,6 +3,7 @@ import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { contains, idStartsWith } from '../../storage/query/expressions.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { preparedInScope } from '../../storage/query/prepared-in-scope.ts'
@@ -28,6 +29,8 @@ const toFilter = (row: SavedFilterRow): SavedFilter => filterRows.read(row) as u
 
 const filtersIn = (db: Db, scope: Scope) =>
   db.selectFrom('saved_filters').where(inScope(scope, 'saved_filters.org_id'))
+
+export const countFiltersIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(filtersIn(db, scope))
 
 type FilterQuery = PageQuery & {
   orgId?: string | undefined

@@ -68,6 +68,10 @@ export async function listRoles(
   return { data: data as contract.Role[], pagination }
 }
 
+/** Without the built-in ones. */
+export const countRolesIn = (db: Db, scope: Scope): Promise<number> =>
+  countRowsOf(db.selectFrom('roles').where('is_system', '=', 0).where(inTenants(scope, 'roles')))
+
 /** Visible roles with their own permissions, by id. */
 export async function listVisibleRoles(
   db: Db,

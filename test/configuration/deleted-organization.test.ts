@@ -1,0 +1,35 @@
+import { describe, expect } from 'vitest'
+import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { pruned, script, startWithHistory } from './history-fixture.ts'
+
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
+  describe('the deletion of an organization', () => {
+    it('counts all that ends with it, and is out of date when more would', async () => {
+      const { acme } = await startWithHistory(open)
+      await acme.apply({ organizations: [{ slug: 'florist', name: 'Florist' }] })
+      const orgs = await acme.client.call(api.orgs.list)
+      const { id: orgId } = orgs.data.find(({ slug }) => slug === 'florist')!
+      const gone = { organizations: [] }
+      const { conditions } = api.filters.create.example
+      const named = { orgId, name: 'Late' }
+      const ends = { roles: 0, filters: 0, deviceGroups: 0, scripts: 0 }
+      const more = {
+        roles: () => acme.client.call(api.roles.create, { body: { ...named, permissions: [] } }),
+        filters: () => acme.client.call(api.filters.create, { body: { ...named, conditions } }),
+        deviceGroups: () => acme.client.call(api.deviceGroups.create, { body: named }),
+        scripts: () => acme.client.call(api.scripts.create, { body: { ...named, ...script } }),
+      }
+      for (const [section, make] of Object.entries(more)) {
+        const { version, changes } = await acme.plan(gone, pruned)
+        expect(changes).toMatchObject([{ action: 'delete', ends }])
+        await make()
+        ends[section as keyof typeof more] = 1
+        await expect(acme.apply(gone, pruned, version)).rejects.toMatchObject({ code: 'conflict' })
+      }
+      expect((await acme.apply(gone, pruned)).changes).toMatchObject([{ action: 'delete', ends }])
+    })
+  })
+})
