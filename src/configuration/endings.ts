@@ -1,6 +1,6 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { orgs } from '../tenancy/contract.ts'
-import type { Section } from './contract.ts'
+import { kinds, type Section } from './contract.ts'
 import type { Values } from './rules.ts'
 
 /** How many of each kind end, or have ended, with something. */
@@ -13,6 +13,8 @@ type Ending = {
   /** Counts what would end. */
   entry: Endpoint
   counts(reply: Values): Counts
+  /** What has come since an apply may end with its rollback: it comes again by itself. */
+  comesAgain?: boolean
 }
 
 const endings: Partial<Record<Section, Ending>> = {
@@ -24,6 +26,12 @@ const endings: Partial<Record<Section, Ending>> = {
       apiKeys: Number(apiKeys),
       enrollmentKeys: Number(enrollmentKeys),
     }),
+  },
+  ssoProviders: {
+    // Another issuer has other subjects. A preset may decide it.
+    fields: ['type', 'preset', 'issuer', 'entityId'],
+    ...kinds.ssoProviders.ends!,
+    comesAgain: true,
   },
 }
 

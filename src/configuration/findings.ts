@@ -22,8 +22,12 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   ends?: AppliedChange['ends']
 }
 
-/** How much ends with an object, and whether the caller may see that. */
-export type Ending = { counts: Record<string, number>; isVisible: boolean }
+/** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
+export type Ending = {
+  counts: Record<string, number>
+  isVisible: boolean
+  comesAgain?: boolean | undefined
+}
 
 /** What a plan has found: what would change, what is at fault, and what the files have. */
 export class Findings {

@@ -314,12 +314,12 @@ export class Steps {
     const present = this.#state.file(kind, stored)
     const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
+    const ending = isNew ? undefined : endingOf(kind.section, asked)
     let ends = null as Counts | null
     const refused = await this.#refusal(
       entry,
       async (call) => {
         const found = target ?? rules.targetOf(kind, stored)
-        const ending = isNew ? undefined : endingOf(kind.section, asked)
         const count = async () => ending?.counts(await this.#effect(ending.entry, found))
         const former = await count()
         reply = await call({ ...found, body })
@@ -328,7 +328,7 @@ export class Steps {
       { path, kind, stored, inTheWay, alreadyRefused: about.refused },
     )
     if (!refused) return
-    if (ends) this.#end(stored, ends, refused)
+    if (ends) this.#end(stored, ends, { ...refused, comesAgain: ending?.comesAgain })
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
     const whole = now && this.#state.file(kind, now)
     const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
@@ -364,8 +364,12 @@ export class Steps {
   }
 
   /** What a change has ended, for the version of the plan. Keys of the organization are nobody's to change from now on. */
-  #end({ section, id }: StoredObject, counts: Counts, { refused }: { refused: string | null }): void {
-    this.#found.end({ counts, isVisible: refused === null })
+  #end(
+    { section, id }: StoredObject,
+    counts: Counts,
+    { refused, comesAgain }: { refused: string | null; comesAgain: boolean | undefined },
+  ): void {
+    this.#found.end({ counts, isVisible: refused === null, comesAgain })
     if (section !== 'organizations') return
     for (const ended of ['apiKeys', 'enrollmentKeys'] as const)
       for (const key of this.#state.has(ended) ? this.#state.all(ended) : [])
@@ -398,7 +402,7 @@ export class Steps {
     ).before
     const target = rules.targetOf(kind, stored)
     const counting = endsOf(kind)
-    let ends: Record<string, number> | null = null
+    let ends = null as Counts | null
     const refused = await this.#refusal(
       remove,
       async (call) => {
@@ -423,10 +427,13 @@ export class Steps {
       refused: excess ?? refused.refused,
     })
     if (refused.refused !== null) return
+    // Much of an organization is made again with it.
+    const lost = kind.ends && ends ? endedBetween(ends, {}) : undefined
     this.#found.addApplied(stored, {
       action: 'delete',
       before: this.#state.whole(kind, stored),
       after: null,
+      ...(lost && { ends: lost }),
     })
     this.#state.remove(kind.section, stored.id)
   }

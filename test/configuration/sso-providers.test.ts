@@ -5,7 +5,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { certificate } from '../sso/certificates.ts'
-import { endpointsOf, issuer, oidc, start } from '../sso/provider-fixture.ts'
+import { endpointsOf, issuer, oidc, signedIn, start } from '../sso/provider-fixture.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
 
@@ -215,6 +215,36 @@ onEveryDatabase((kind, open) => {
       const gone = await acme.apply({ roles: [], ssoProviders: [] }, pruning)
       expect(gone.changes.map(({ section }) => section)).toEqual(['ssoProviders', 'roles'])
       expect(await addRole(service, bakery.id, 'Staff', [])).toEqual(expect.any(String))
+    })
+
+    it('say whose links to an issuer end, and that no rollback brings them back', async () => {
+      const { service, acme, world, provider, rollBack, clock } = await begin()
+      const userId = (await service.client(world.tokens.bakery).call(api.users.me, {})).id
+      const link = async () => signedIn(service, { providerId: (await provider()).id, userId, at: clock() })
+      const { clientSecret: _, ...open } = whole
+      await acme.apply({ ssoProviders: [open] })
+      await link()
+      // Of the same issuer, subjects are the same.
+      const sameIssuer = await acme.plan({ ssoProviders: [{ ...open, clientId: 'x' }] })
+      expect(sameIssuer.changes).toMatchObject([{ ends: null }])
+      const other = 'https://other.example.com'
+      const second = { ssoProviders: [{ ...open, issuer: other, ...endpointsOf(other) }] }
+      const plan = await acme.plan(second)
+      expect(plan.changes).toMatchObject([{ action: 'update', ends: { identities: 1 } }])
+      const moved = await acme.apply(second, {}, plan.version)
+      const planBack = async (id: string) =>
+        acme.client.call(api.configurationApplies.plan, { params: { id }, body: {} })
+      const reason = 'does not get back what ended: 1 identities'
+      const lost = [{ section: 'ssoProviders', org: 'bakery', name, reason }]
+      expect(await planBack(moved.applyId)).toMatchObject({ lost, changes: [{ ends: null }] })
+      // Who has signed in since is linked anew.
+      await link()
+      expect((await planBack(moved.applyId)).changes).toMatchObject([{ ends: { identities: 1 } }])
+      await rollBack(moved.applyId)
+      await link()
+      const gone = await acme.apply({ ssoProviders: [] }, { prune: true })
+      expect(gone.changes).toMatchObject([{ action: 'delete', ends: { identities: 1 } }])
+      expect(await planBack(gone.applyId)).toMatchObject({ lost, changes: [{ action: 'create' }] })
     })
 
     it('with an empty text say that there is none', async () => {

@@ -57,7 +57,7 @@ export function endedRecords(ends: readonly Ending[], ofApply: readonly Section[
     const what = endedAs[section] ?? section
     counts.set(what, (counts.get(what) ?? 0) - 1)
   }
-  const visible = ends.filter(({ isVisible }) => isVisible)
+  const visible = ends.filter(({ isVisible, comesAgain }) => isVisible && !comesAgain)
   for (const [what, count] of visible.flatMap((one) => Object.entries(one.counts)))
     counts.set(what, (counts.get(what) ?? 0) + count)
   return [...counts]

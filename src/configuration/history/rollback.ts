@@ -72,6 +72,7 @@ export function rollbackOf(
         put({ ...(org !== null && { org }), ...named(one, nameOf) })
         if (one.withheld.length > 0)
           lose(`is made again without the secrets in its ${one.withheld.join(', ')}`)
+        if (one.ends) lose(whatEnded(one.ends))
         if (section === 'memberships') lose('is invited again, and has to accept')
       }
       continue

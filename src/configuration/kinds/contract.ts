@@ -11,6 +11,7 @@ import { roles } from '../../identity/roles/contract.ts'
 import { people } from '../../identity/users/contract.ts'
 import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
+import { ssoIdentities } from '../../sso/identities/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
 import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
@@ -302,6 +303,10 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     create: ssoProviders.create,
     update: ssoProviders.update,
     remove: ssoProviders.remove,
+    ends: {
+      entry: ssoIdentities.list,
+      counts: ({ pagination }) => ({ identities: Number((pagination as { total: number }).total) }),
+    },
     reply: 'data',
     key: 'name',
     owner: 'organization',
