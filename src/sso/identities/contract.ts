@@ -25,7 +25,7 @@ export const ssoIdentities = {
     path: '/sso/providers/:id/identities',
     summary: 'List who the subjects of an SSO provider are here, latest sign-in first',
     tag,
-    access: userAccess({ permission: 'organizations:read' }),
+    access: userAccess({ permission: 'organizations:read', workload: 'files' }),
     params,
     query: z.strictObject(pageQuery()),
     reply: pageOf(SsoIdentity),
