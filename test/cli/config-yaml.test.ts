@@ -129,6 +129,17 @@ trustPolicies:
     expect(merging(text, { sites: [] }, skipped).text).toBe('sites:\n  - { name: Twin }\n')
   })
 
+  it('of one organization is not merged into a file of others, which would lose them', () => {
+    const text = 'sites:\n  - { org: bakery, name: Store }\n  - { org: garage, name: Yard }\n'
+    expect(() => merge(text, { sites: [{ org: 'bakery', name: 'Store' }] })).toThrow(
+      'f.yaml has sites of the organization garage, of which this export says nothing',
+    )
+    const organizations = [{ slug: 'bakery', name: 'Bakery' }]
+    expect(merge(text, { organizations, sites: [{ org: 'bakery', name: 'Store' }] })).toBe(
+      'sites:\n  - { org: bakery, name: Store }\n',
+    )
+  })
+
   it('changes a key that is a number', () => {
     const document = { sites: [{ name: 'S', settings: { 1: 'b' } }] }
     expect(merge('sites:\n  - { name: S, settings: { 1: a } }\n', document)).toContain('settings: { 1: b }')

@@ -68,7 +68,8 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
     ...Object.values(present).flatMap((all) => all.map(({ org }) => org)),
     ...objects.map(({ org }) => org ?? undefined),
   ])
-  const implied = present.organizations === undefined && orgs.size === 1 ? [...orgs][0] : undefined
+  const isOfOneOrg = present.organizations === undefined && orgs.size <= 1
+  const implied = isOfOneOrg ? [...orgs][0] : undefined
   const placeOf = (section: Section, { org, [kinds[section].key]: key }: Values): string =>
     JSON.stringify([org ?? implied ?? null, keyOf(section, key)])
   const kept = new Set<Exported['skipped'][number]>()
@@ -96,6 +97,13 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
         fault: ([, , field = ''], message) => fault(field, message),
       })
       if (faults.length > found) return true
+      const { org } = filled as Values
+      // What is of others is not in an export of one organization, and not gone.
+      if (isOfOneOrg && org !== undefined && org !== implied)
+        throw usageError(
+          `${file} has ${section} of the organization ${org}, of which this export says nothing`,
+          'export the whole partner: leave out --org',
+        )
       const place = placeOf(section, filled as Values)
       const leftOut = unsaid.get(place)
       if (leftOut) {
