@@ -231,12 +231,5 @@ onEveryDatabase((kind, open) => {
       await lesser.call(api.ssoProviders.update, { params, body: { ...mine, defaultRoleId: writers } })
       expect(await setStatus(id, 'testing')).toMatchObject({ defaultRoleId: writers })
     })
-
-    it('is cleared when the role is deleted', async () => {
-      const { create, client, bakery, show } = await start(open)
-      const { id } = await create({ defaultRoleId: bakery.roleId })
-      await client.call(api.roles.remove, { params: { id: bakery.roleId } })
-      expect(await show(id)).toMatchObject({ defaultRoleId: null })
-    })
   })
 })

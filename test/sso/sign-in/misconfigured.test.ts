@@ -681,11 +681,11 @@ onEveryDatabase((kind, open) => {
       expect(await under(remove)).toEqual(errorAndHint('provider_not_found'))
     })
 
-    it('is reported when the default role was deleted', async () => {
-      const { service, bakery, client, provider, signIn } = await start(open)
+    it('is reported when the default role was deleted, which an earlier version allowed', async () => {
+      const { service, bakery, provider, signIn } = await start(open)
       const roleId = await addRole(service, bakery.id, 'Newcomer', ['devices:read'])
       await provider({ autoProvision: true, defaultRoleId: roleId })
-      await client.call(api.roles.remove, { params: { id: roleId } })
+      await service.storage.write((tx) => tx.deleteFrom('roles').where('id', '=', roleId).execute())
       const { location } = await signIn()
       expect(errorIn(location)).toBe('default_role_required')
     })
