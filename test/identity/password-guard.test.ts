@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { isLoopback, networkOfAddress, normalizeAddress } from '../../src/core/network.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import {
+  type AttemptMark,
   addFailure,
   clearFailures,
   decideAttempt,
   type GuardLimits,
   knownClients,
-  type PasswordAttempt,
   unexpiredMarks,
 } from '../../src/identity/password-guard/rules.ts'
 
@@ -19,7 +19,7 @@ const start = '2026-03-01T12:00:00.000Z'
 const at = (seconds: number) => addSeconds(start, seconds)
 const stranger = (network: string) => ({ network, known: false, breaksGlass: false })
 const known = (network: string) => ({ ...stranger(network), known: true })
-const wrong = (place: string, seconds: number): PasswordAttempt => ({ kind: 'wrong', place, at: at(seconds) })
+const wrong = (place: string, seconds: number): AttemptMark => ({ kind: 'wrong', place, at: at(seconds) })
 const times = <T>(count: number, make: (n: number) => T): T[] =>
   Array.from({ length: count }, (_, n) => make(n))
 
@@ -48,7 +48,7 @@ describe('the password guard of an account', () => {
     })
     expect(decideAttempt(marks, stranger('x'), limits, at(3600))).toEqual({ place: 'x' })
     expect(decideAttempt(marks, known('x'), limits, at(100))).toEqual({ place: knownClients })
-    const proved: PasswordAttempt = { kind: 'proved', place: 'x', at: at(50) }
+    const proved: AttemptMark = { kind: 'proved', place: 'x', at: at(50) }
     expect(decideAttempt([...marks, proved], stranger('x'), limits, at(100))).toEqual({
       place: knownClients,
     })
@@ -89,7 +89,7 @@ describe('the password guard of an account', () => {
   it('clears the failures of a network on success, and sends each kind of notice once an hour', () => {
     const both = [wrong('a', 1), wrong('b', 2)]
     expect(clearFailures(both, 'a')).toEqual([wrong('b', 2)])
-    let marks: PasswordAttempt[] = []
+    let marks: AttemptMark[] = []
     const notices: (string | undefined)[] = []
     for (const n of times(60, (n) => n)) {
       const next = addFailure(marks, `n${Math.floor(n / 5)}`, limits, at(n))

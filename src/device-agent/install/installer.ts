@@ -1,14 +1,14 @@
 import type { InstallStep } from '../../cli/machine-steps.ts'
 
 /** Flags that say where the agent is installed. */
-export type InstallLocation = {
+export type InstallLocationFlags = {
   'state-dir'?: string | undefined
   user?: string | undefined
   'unit-dir'?: string | undefined
   'dry-run': boolean
 }
 
-export type Place = {
+export type InstallLocation = {
   /** Identity and state of the agent. */
   stateDir: string
   /** Account that it runs as. */
@@ -17,7 +17,7 @@ export type Place = {
   unitFile: string
 }
 
-export type Installation = Place & {
+export type Installation = InstallLocation & {
   /** Overrides the address of the enrollment. */
   url: string | undefined
   binary: string
@@ -28,17 +28,17 @@ export type Installation = Place & {
 /** What differs by platform in `svc agent install` and `uninstall`. */
 export type Installer = {
   /** @throws CliError for a place that cannot be used */
-  placeOf(flags: InstallLocation): Place
+  placeOf(flags: InstallLocationFlags): InstallLocation
   /** Content of `unitFile`. */
-  unitText(place: Place, url: string | undefined): string
+  unitText(place: InstallLocation, url: string | undefined): string
   /** Checked before anything is changed. */
-  checkPrivileges(flags: InstallLocation, place: Place): void
+  checkPrivileges(flags: InstallLocationFlags, place: InstallLocation): void
   /** Each step can be repeated. */
   installSteps(installation: Installation): InstallStep[]
   /** `purge` also removes what the agent stores. */
-  uninstallSteps(place: Place, purge: boolean): InstallStep[]
+  uninstallSteps(place: InstallLocation, purge: boolean): InstallStep[]
   /** Says what is left to do. */
-  noteAfterInstall(place: Place): void
+  noteAfterInstall(place: InstallLocation): void
   /** Records a failure where those look who were not there. */
   recordFailure(message: string): void
 }

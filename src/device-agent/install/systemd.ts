@@ -14,7 +14,7 @@ import {
 } from '../../cli/machine-steps.ts'
 import { makeFolder } from '../../core/make-folder.ts'
 import { keyFilePath } from '../state.ts'
-import type { Installation, Installer, Place } from './installer.ts'
+import type { Installation, Installer, InstallLocation } from './installer.ts'
 import { removeStateStep } from './state-step.ts'
 import { agentUnitName, agentUnitText, binaryPath } from './unit.ts'
 
@@ -91,7 +91,7 @@ function installSteps(installation: Installation): InstallStep[] {
 }
 
 /** `purge` also removes the identity and the user. */
-function uninstallSteps({ stateDir, user, unitFile }: Place, purge: boolean): InstallStep[] {
+function uninstallSteps({ stateDir, user, unitFile }: InstallLocation, purge: boolean): InstallStep[] {
   const unitDir = dirname(unitFile)
   const steps: InstallStep[] = []
   if (existsSync(unitFile)) {

@@ -5,11 +5,11 @@ import { usageError } from '../../cli/exit-codes.ts'
 import { runSteps } from '../../cli/machine-steps.ts'
 import { resolveSettings, type Settings } from '../../cli/settings.ts'
 import { printNote } from '../../cli/stderr-notes.ts'
-import type { Installer, InstallLocation } from './installer.ts'
+import type { Installer, InstallLocationFlags } from './installer.ts'
 import { systemd } from './systemd.ts'
 import { windowsInstaller } from './windows.ts'
 
-type CommonFlags = InstallLocation & { yes: boolean; 'no-input': boolean }
+type CommonFlags = InstallLocationFlags & { yes: boolean; 'no-input': boolean }
 export type InstallFlags = CommonFlags & {
   url?: string | undefined
   'enrollment-key'?: string | undefined

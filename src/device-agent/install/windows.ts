@@ -4,7 +4,7 @@ import { CliError, exitCodes, usageError } from '../../cli/exit-codes.ts'
 import { type InstallStep, run } from '../../cli/machine-steps.ts'
 import { makeFolder } from '../../core/make-folder.ts'
 import { displacedFile, replaceProgram, stagedFile } from '../update/files.ts'
-import type { Installation, Installer, Place } from './installer.ts'
+import type { Installation, Installer, InstallLocation } from './installer.ts'
 import { removeStateStep } from './state-step.ts'
 import { taskBytes, taskFile, taskName, taskText } from './task.ts'
 
@@ -47,7 +47,7 @@ export function windowsInstaller(machine: WindowsMachine = thisMachine): Install
   const call = (program: string, ...args: string[]): string =>
     machine.run(join(system, `${program}.exe`), args)
 
-  function placeOf(flags: Parameters<Installer['placeOf']>[0]): Place {
+  function placeOf(flags: Parameters<Installer['placeOf']>[0]): InstallLocation {
     for (const name of ['user', 'unit-dir'] as const)
       if (flags[name] !== undefined)
         throw usageError(`--${name} is for Linux: here a task of SYSTEM starts the agent`)
@@ -166,7 +166,7 @@ export function windowsInstaller(machine: WindowsMachine = thisMachine): Install
     if (log !== undefined) appendFileSync(log, `${now().toISOString()} ${text}\r\n`)
   }
 
-  function uninstallSteps({ stateDir }: Place, purge: boolean): InstallStep[] {
+  function uninstallSteps({ stateDir }: InstallLocation, purge: boolean): InstallStep[] {
     const steps: InstallStep[] = []
     const remove = ['/Delete', '/F', '/TN', taskName]
     if (isRegistered()) {

@@ -20,7 +20,7 @@ import {
   consumeProof,
   type FactorProof,
   invalidCode,
-  type Proof,
+  type ProofDependencies,
   type ReauthenticationCall,
   reauthenticate,
   totpAad,
@@ -32,7 +32,7 @@ import { newTotpSecret, totpStep, totpUrl } from './totp.ts'
 
 type Factors = typeof factors
 
-export type FactorDependencies = FactorProof & {
+export type FactorDependencies = ProofDependencies & {
   access: AccessTokens
   guard: PasswordGuard
   /** ENABLE_2FA: without it there are no factors, and their routes return 404. */
@@ -97,10 +97,10 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         user: User
         challenge: Challenge
         orgId: string | null
-        proof: Proof
+        proof: FactorProof
         granted: GrantedSession
       }
-    | { kind: 'step-up'; user: User; proof: Proof; granted: GrantedSession; replaces: string }
+    | { kind: 'step-up'; user: User; proof: FactorProof; granted: GrantedSession; replaces: string }
     | { kind: 'enrollment'; confirmed: ConfirmedSetup }
 
   return {
@@ -189,7 +189,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
       },
     }),
 
-    disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: Proof; granted: GrantedSession }>({
+    disableMfa: inSteps<Factors['disableMfa'], { user: User; proof: FactorProof; granted: GrantedSession }>({
       async prepare(call) {
         const { storage, caller, body, now, limit } = call
         checkMfaOn(mfaOn)

@@ -21,7 +21,7 @@ export type ReauthenticationCall = {
   limit: CountEvent
 }
 
-export type FactorProof = {
+export type ProofDependencies = {
   cipher: Cipher
   recoveryPepper: string
   /** Pepper of codes from before a rotation, or from processes that have rotated already. */
@@ -30,7 +30,7 @@ export type FactorProof = {
 }
 
 /** A code that matches one of the person's factors; a TOTP or recovery code still has to be consumed. */
-export type Proof =
+export type FactorProof =
   | { method: 'totp'; step: number }
   /** Its stored hash under either pepper. */
   | { method: 'recovery_code'; hashes: string[] }
@@ -44,12 +44,12 @@ type SignInOrg = { orgId: string | null }
 /** @throws invalid_mfa_code, sms_not_configured, sms_unavailable, unavailable */
 export async function verifyCode(
   db: Db,
-  keys: FactorProof,
+  keys: ProofDependencies,
   user: User,
   code: string,
   now: Instant,
   signIn?: SignInOrg,
-): Promise<Proof> {
+): Promise<FactorProof> {
   const text = code.trim()
   if (isRecoveryCodeFormat(text)) {
     const peppers = [keys.recoveryPepper, ...(keys.otherRecoveryPepper ? [keys.otherRecoveryPepper] : [])]
@@ -75,7 +75,7 @@ export async function verifyCode(
 export async function consumeProof(
   db: Db,
   user: User,
-  proof: Proof,
+  proof: FactorProof,
   now: Instant,
   signIn?: SignInOrg,
 ): Promise<void> {

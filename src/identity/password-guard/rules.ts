@@ -12,7 +12,7 @@ import { addSeconds, type Instant, secondsBetween } from '../../core/time.ts'
  * An event in the sign-in history of an account: a wrong password, the use of a mailed link, a notification
  * mail about it.
  */
-export type PasswordAttempt = { kind: 'wrong' | 'proved' | 'told'; place: string; at: Instant }
+export type AttemptMark = { kind: 'wrong' | 'proved' | 'told'; place: string; at: Instant }
 
 export type GuardLimits = {
   /** Wrong passwords that lock out one place, for as long as they are counted. */
@@ -28,7 +28,7 @@ export type GuardLimits = {
 export const knownClients = 'known clients'
 const thisMachine = 'this machine'
 
-export type Attempt = {
+export type PasswordAttempt = {
   network: string
   /** The client is known to the account. */
   known: boolean
@@ -44,8 +44,8 @@ const provedSeconds = 3600
 
 /** The place that an attempt counts for: the first of its places that is not locked out. */
 export function decideAttempt(
-  marks: readonly PasswordAttempt[],
-  { network, known, breaksGlass }: Attempt,
+  marks: readonly AttemptMark[],
+  { network, known, breaksGlass }: PasswordAttempt,
   figures: GuardLimits,
   now: Instant,
 ): AttemptDecision {
@@ -76,7 +76,7 @@ function lockedOutUntil(
 
 /** Until when unknown clients need more than a password. */
 export function guardedUntil(
-  marks: readonly PasswordAttempt[],
+  marks: readonly AttemptMark[],
   limit: Limit | undefined,
   now: Instant,
 ): Instant | undefined {
@@ -89,7 +89,7 @@ export function guardedUntil(
 }
 
 /** A right password shows that the wrong ones before it, at the same place, were the holder's own. */
-export const clearFailures = (marks: readonly PasswordAttempt[], place: string): PasswordAttempt[] =>
+export const clearFailures = (marks: readonly AttemptMark[], place: string): AttemptMark[] =>
   marks.filter((mark) => mark.kind !== 'wrong' || mark.place !== place)
 
 /** Kind of lockout that the holder is notified of. */
@@ -99,13 +99,13 @@ export type LockoutNotice = 'network' | 'account'
 const noticeIntervalSeconds = 3600
 
 export function addFailure(
-  marks: readonly PasswordAttempt[],
+  marks: readonly AttemptMark[],
   place: string,
   figures: GuardLimits,
   now: Instant,
-): { marks: PasswordAttempt[]; notice: LockoutNotice | undefined } {
-  const next: PasswordAttempt[] = [...marks, { kind: 'wrong', place, at: now }]
-  const guards = (all: readonly PasswordAttempt[]) => guardedUntil(all, figures.account, now) !== undefined
+): { marks: AttemptMark[]; notice: LockoutNotice | undefined } {
+  const next: AttemptMark[] = [...marks, { kind: 'wrong', place, at: now }]
+  const guards = (all: readonly AttemptMark[]) => guardedUntil(all, figures.account, now) !== undefined
   const lockout =
     guards(next) && !guards(marks)
       ? 'account'
@@ -125,17 +125,17 @@ export const markTtlSeconds = ({ network, account }: GuardLimits): number =>
 
 /** The marks that still count, at most as many as can matter. */
 export function unexpiredMarks(
-  marks: readonly PasswordAttempt[],
+  marks: readonly AttemptMark[],
   figures: GuardLimits,
   now: Instant,
-): PasswordAttempt[] {
+): AttemptMark[] {
   const seconds = markTtlSeconds(figures)
   return marks
     .filter(({ at }) => isWithin(at, seconds, now))
     .slice(-(figures.account?.count ?? 0) - (figures.network?.count ?? 0) - 100)
 }
 
-const failureTimes = (marks: readonly PasswordAttempt[], place: string): Instant[] =>
+const failureTimes = (marks: readonly AttemptMark[], place: string): Instant[] =>
   marks.filter((mark) => mark.kind === 'wrong' && mark.place === place).map(({ at }) => at)
 
 const isWithin = (at: Instant, seconds: number, now: Instant): boolean => addSeconds(at, seconds) > now

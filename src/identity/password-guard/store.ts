@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { foldEmail } from '../../core/email.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import type { PasswordAttempt } from './rules.ts'
+import type { AttemptMark } from './rules.ts'
 
 /**
  * Keys of the mark rows. Addresses without an account share some thousand rows: guessing at them takes the same
@@ -16,14 +16,14 @@ export const unknownAccountKey = (email: string): string =>
  * The marks of a key; the row stays locked until the end of the transaction, so that concurrent attempts are
  * each counted.
  */
-export async function lockMarks(db: Db, key: string, now: Instant): Promise<PasswordAttempt[]> {
+export async function lockMarks(db: Db, key: string, now: Instant): Promise<AttemptMark[]> {
   const { marks } = await db
     .insertInto('sign_in_marks')
     .values({ door: key, marks: '[]', guarded_until: null, expires_at: now })
     .onConflict((c) => c.column('door').doUpdateSet((eb) => ({ marks: eb.ref('sign_in_marks.marks') })))
     .returning('marks')
     .executeTakeFirstOrThrow()
-  return JSON.parse(marks) as PasswordAttempt[]
+  return JSON.parse(marks) as AttemptMark[]
 }
 
 export async function saveMarks(
@@ -33,7 +33,7 @@ export async function saveMarks(
     marks,
     guardedUntil,
     expiresAt,
-  }: { marks: PasswordAttempt[]; guardedUntil: Instant | null; expiresAt: Instant },
+  }: { marks: AttemptMark[]; guardedUntil: Instant | null; expiresAt: Instant },
 ): Promise<void> {
   await db
     .updateTable('sign_in_marks')
