@@ -4,6 +4,20 @@ import { dataDirFlag, textArg } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printRecord, writeStdout } from '../../src/cli/print.ts'
 import { formatNumber, progressReport } from '../../src/cli/progress.ts'
 
+type RevocableKind = typeof import('../../daemon/backup/restored-access.ts')['revocableKinds'][number]
+
+/** Written again because help loads nothing of the daemon; the compiler compares the two. */
+const revocable: Record<RevocableKind, true> = {
+  agents: true,
+  'api-keys': true,
+  'enrollment-keys': true,
+  invitations: true,
+  'recovery-codes': true,
+  'sso-links': true,
+  'sso-providers': true,
+  'trust-policies': true,
+}
+
 export default class DbRestore extends LocalCommand {
   static override summary = 'Restore a backup into an empty database'
   static override description =
@@ -30,16 +44,7 @@ export default class DbRestore extends LocalCommand {
       description: 'End all that the backup brings back of this kind. May be repeated',
       helpValue: 'KIND',
       multiple: true,
-      options: [
-        'agents',
-        'api-keys',
-        'enrollment-keys',
-        'invitations',
-        'recovery-codes',
-        'sso-links',
-        'sso-providers',
-        'trust-policies',
-      ],
+      options: Object.keys(revocable),
     }),
   }
 

@@ -7,7 +7,7 @@ import type { Values } from './rules.ts'
 export type Counts = Record<string, number>
 
 /** What a change of an object ends for good: it is counted before and after. */
-type Ending = {
+type EndingChange = {
   /** The fields whose change may end something. */
   fields: readonly string[]
   /** Counts what would end. */
@@ -17,7 +17,7 @@ type Ending = {
   comesAgain?: boolean
 }
 
-const endings: Partial<Record<Section, Ending>> = {
+const endings: Partial<Record<Section, EndingChange>> = {
   organizations: {
     fields: ['status'],
     entry: orgs.deletion,
@@ -36,7 +36,7 @@ const endings: Partial<Record<Section, Ending>> = {
 }
 
 /** undefined: a change of these fields ends nothing. */
-export function endingOf(section: Section, fields: readonly string[]): Ending | undefined {
+export function endingOf(section: Section, fields: readonly string[]): EndingChange | undefined {
   const ending = endings[section]
   return ending?.fields.some((field) => fields.includes(field)) ? ending : undefined
 }

@@ -1,5 +1,6 @@
 import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
+import type { Counts } from './endings.ts'
 import { type AppliedChange, idsIn, storableValues } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
 import {
@@ -24,7 +25,7 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
 
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
 export type Ending = {
-  counts: Record<string, number>
+  counts: Counts
   isVisible: boolean
   comesAgain?: boolean | undefined
 }

@@ -1,6 +1,7 @@
 import { isJsonObject } from '../../core/json.ts'
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
+import type { Counts } from '../endings.ts'
 import { canonical, type Ids, secretFields, type Values } from '../rules.ts'
 
 /** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
@@ -23,7 +24,7 @@ export type AppliedChange = {
   /** Fields from before of which something is not kept: secrets, and what the service does not tell. */
   withheld: string[]
   /** How much of each kind it ended besides, for good. */
-  ends?: Readonly<Record<string, number>>
+  ends?: Readonly<Counts>
 }
 
 /** Ids of what some fields of a record name. */

@@ -23,7 +23,7 @@ export async function attemptDelivery(
     const message = `Cannot be decrypted with the keys of the service: ${unreadable.join(', ')}. Set it anew.`
     return outcomeOfFailure(delivery, { kind: 'broken', message }, { policy, now: clock() })
   }
-  const fault = faultOf(webhook)
+  const fault = urlFault(url) ?? credentialsFault(url)
   if (fault !== undefined)
     return outcomeOfFailure(delivery, { kind: 'blocked', message: fault }, { policy, now: clock() })
   try {
@@ -40,11 +40,3 @@ export async function attemptDelivery(
     return outcomeOfFailure(delivery, failure, { policy, now: clock() })
   }
 }
-
-/** The fault of a webhook's URL, computed once per record, which serves several deliveries. */
-function faultOf(webhook: WebhookRecord): string | undefined {
-  if (!faults.has(webhook)) faults.set(webhook, urlFault(webhook.url) ?? credentialsFault(webhook.url))
-  return faults.get(webhook)
-}
-
-const faults = new WeakMap<WebhookRecord, string | undefined>()
