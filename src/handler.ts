@@ -114,8 +114,8 @@ type RequestInput<E extends Endpoint> = {
   scope: Scope
   now: Instant
   ip: string
-  /** The connection comes from this machine, and does not forward another client. */
-  isLocal: boolean
+  /** Whether the connection comes from this machine, and does not forward another client. */
+  isLocal(): boolean
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void

@@ -30,7 +30,7 @@ async function begin(
   app.setErrorHandler((error, asked, reply) => sendProblem(asked, reply, error))
   app.addHook('onRequest', (asked, _, done) => {
     asked.now = systemClock()
-    asked.client = { ip: String(asked.headers['x-from'] ?? '192.0.2.1'), https: false, isLocal: false }
+    asked.client = { ip: String(asked.headers['x-from'] ?? '192.0.2.1'), https: false, isLocal: () => false }
     done()
   })
   limitSlowReaders(app, budget, patience)

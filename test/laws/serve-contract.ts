@@ -64,7 +64,7 @@ export async function serveContract(
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),
-    clientOf: (ip: string) => ({ ip, https: false, isLocal: false }),
+    clientOf: (ip: string) => ({ ip, https: false, isLocal: () => false }),
   }
   const readiness = async () => ({ ready: true, checks: {} })
   const about = { version: '0', log: pino({ level: 'silent' }), readiness, contract }

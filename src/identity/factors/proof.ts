@@ -16,7 +16,7 @@ export type ReauthenticationCall = {
   storage: Storage
   caller: UserCaller
   ip: string
-  isLocal: boolean
+  isLocal(): boolean
   now: Instant
   limit: CountEvent
 }
