@@ -152,7 +152,7 @@ const hints: { [code in ErrorCode]?: string } = {
     'svc roles users ROLE lists its users; svc roles list shows which roles inherit from it, svc sso show PROVIDER the default role of one',
   tenant_pending: 'a system administrator has to approve it; svc mfa setup works meanwhile',
   tenant_inactive: 'the organization or its partner is suspended',
-  site_in_use: 'svc devices --site SITE and svc enroll list what still belongs to it',
+  site_in_use: 'svc devices --site SITE, svc enroll list, svc groups and svc filters show what still uses it',
   device_unreachable: 'its agent reconnects by itself, usually within a minute; svc devices show DEVICE',
   device_failed: 'svc logs diagnostic DEVICE shows the logs of its agent',
   device_timeout: 'request less, such as with --since 1h, or try again',

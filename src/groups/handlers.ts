@@ -81,7 +81,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
 
   async remove({ db, scope, params, note }) {
     const group = await lockGroup(db, scope, params.id)
-    checkUnused(await store.countUses(db, scope, group.id))
+    checkUnused(await store.countUses(db, scope, group))
     await store.removeGroup(db, scope, group.id)
     const { orgId, name, type, siteId, filterId, parentId, deviceCount } = group
     note({ orgId, resourceName: name, before: { name, type, siteId, filterId, parentId, deviceCount } })

@@ -73,17 +73,21 @@ export function checkDynamic(group: DeviceGroup): void {
   )
 }
 
+export type GroupUse = { memberships: number; groups: number; filters: number }
+
 /**
- * Deleting a group must not lift the restrictions of members, nor leave groups without their parent. @throws conflict
+ * Deleting a group must not lift the restrictions of members, nor leave groups without their parent, nor filters with a
+ * condition that nothing fulfills. @throws conflict
  */
-export function checkUnused({ memberships, groups }: { memberships: number; groups: number }): void {
+export function checkUnused({ memberships, groups, filters }: GroupUse): void {
   const parts = [
     memberships > 0 && `${memberships} ${memberships === 1 ? 'member is' : 'members are'} limited to it`,
     groups > 0 && `${groups} ${groups === 1 ? 'group is' : 'groups are'} under it`,
+    filters > 0 && `${filters} saved ${filters === 1 ? 'filter has' : 'filters have'} a condition on it`,
   ].filter((part) => part !== false)
   if (parts.length === 0) return
   throw new Problem('conflict', `The group is in use: ${parts.join(', ')}`, {
-    details: { memberships, groups },
+    details: { memberships, groups, filters },
   })
 }
 

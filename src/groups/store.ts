@@ -2,6 +2,7 @@ import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../core/scope.ts'
+import { countFiltersOn } from '../filters/saved/store.ts'
 import { isForeignKeyViolation } from '../storage/database-errors.ts'
 import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
@@ -12,6 +13,7 @@ import { inScope, inSites, ownGroups } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceGroupRow, Tables } from '../storage/schema/tables.ts'
 import type { DeviceGroup } from './contract.ts'
+import type { GroupUse } from './rules.ts'
 
 type Row = { [K in keyof DeviceGroupRow]: K extends 'type' ? string : DeviceGroupRow[K] }
 
@@ -144,24 +146,28 @@ export async function removeGroup(db: Db, scope: Scope, id: string): Promise<voi
 }
 
 /**
- * The number of members restricted to a group, and of groups under it. The caller has checked that the group is
- * visible.
+ * The number of members restricted to a group, of groups under it, and of filters with a condition on it. The caller has
+ * checked that the group is visible.
  */
 export async function countUses(
   db: Db,
   scope: Scope,
-  id: string,
-): Promise<{ memberships: number; groups: number }> {
+  group: Pick<DeviceGroup, 'id' | 'orgId'>,
+): Promise<GroupUse> {
   const members = db
     .selectFrom('organization_membership_groups')
     .innerJoin('organization_memberships as m', 'm.id', 'organization_membership_groups.membership_id')
     .where(inScope(scope, 'm.org_id'))
-    .where('group_id', '=', id)
+    .where('group_id', '=', group.id)
   const groups = db
     .selectFrom('device_groups')
     .where(inScope(scope, 'device_groups.org_id'))
-    .where('parent_id', '=', id)
-  return { memberships: await countRowsOf(members), groups: await countRowsOf(groups) }
+    .where('parent_id', '=', group.id)
+  return {
+    memberships: await countRowsOf(members),
+    groups: await countRowsOf(groups),
+    filters: await countFiltersOn(db, scope, group),
+  }
 }
 
 /** Whether `id` is the group `below` itself or one of its ancestors. */

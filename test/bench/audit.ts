@@ -1,5 +1,4 @@
 import { auditIngest } from './audit-ingest.ts'
-import { auditLists } from './audit-lists.ts'
 import { auditSealing } from './audit-sealing.ts'
 import { auditVerify } from './audit-verify.ts'
 import type { Row } from './figures.ts'
@@ -15,5 +14,4 @@ export const parts: readonly ((options: AuditOptions, say: (line: string) => voi
   auditVerify,
   auditSealing,
   auditIngest,
-  auditLists,
 ]

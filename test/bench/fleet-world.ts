@@ -18,7 +18,10 @@ const batch = 500
 
 export type Fleet = {
   devices: number
+  /** The first organization, and all of them: those of the first partner come first. */
   orgId: string
+  orgIds: readonly string[]
+  partnerId: string
   /** Access tokens of the system, of a partner with a tenth of the fleet, and of one organization of it. */
   tokens: { system: string; partner: string; organization: string }
 }
@@ -73,6 +76,8 @@ export async function buildFleet(place: Place, devices: number, say: (line: stri
       return {
         devices,
         orgId,
+        orgIds: tenants.orgIds,
+        partnerId,
         tokens: {
           system: await tokenOf(tx, admin, { kind: 'system' }, now),
           partner: await tokenOf(tx, partner, { kind: 'partner', partnerId }, now),

@@ -1,6 +1,11 @@
 import { join } from 'node:path'
+import { systemScope } from '../../src/core/scope.ts'
+import { listDevices } from '../../src/devices/store.ts'
 import { deviceMatches } from '../../src/filters/compile.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
+import { previewFilter } from '../../src/filters/store.ts'
+import { findDevices } from '../../src/search/store.ts'
+import type { Db } from '../../src/storage/open.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
 import { openReader, sqliteFile } from '../../src/storage/sqlite/file.ts'
@@ -47,6 +52,19 @@ export const conditions: ConditionGroup = {
 
 /** What a pattern costs beside another: none may be dear. */
 const patterns = ['(a+)+$', '^paris-(desk|laptop)-0+1', '(x+x+)+y', '[a-z]+-[0-9]{6}$']
+
+/** The main questions on a fleet, of which the plan is shown. */
+const questionsOf = (db: Db): Record<string, () => Promise<unknown>> => ({
+  preview: () => previewFilter(db, systemScope, conditions, { limit: 10, now: new Date().toISOString() }),
+  'search for 004242': () => findDevices(db, systemScope, '004242', 5),
+  'search for desk': () => findDevices(db, systemScope, 'desk', 5),
+  'devices by cursor': () =>
+    listDevices(db, systemScope, {
+      page: 1,
+      limit: 50,
+      cursor: Buffer.from(JSON.stringify(['oslo', ''])).toString('base64url'),
+    }),
+})
 
 type Scenario = { name: string; request: LoadRequest; aim?: number }
 
@@ -110,7 +128,7 @@ export async function fleet(options: FleetOptions, say: (line: string) => void):
     say(`fleet: filled in ${Math.round((performance.now() - begin) / 1000)} s; asking`)
     const medians = new Map<string, number>()
     rows.push(...(await ask(place, world, load, { ...options, smaller, medians })))
-    if (options.plans) process.stderr.write(`${(await plansOf(place, conditions)).join('\n')}\n`)
+    if (options.plans) process.stderr.write(`${(await plansOf(place, questionsOf)).join('\n')}\n`)
     smaller = medians
     removeFolder(dataDir)
   }

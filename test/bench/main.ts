@@ -5,6 +5,7 @@ import pg from 'pg'
 import type { TestProject } from 'vitest/node'
 import { agents } from './agents.ts'
 import { parts as auditParts } from './audit.ts'
+import { auditLists } from './audit-lists.ts'
 import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
@@ -32,6 +33,7 @@ const names = [
   'serve',
   'fleet',
   'audit',
+  'audit-lists',
   'retention',
   'webhooks',
   'agents',
@@ -47,6 +49,7 @@ const names = [
 const named = [
   'fleet',
   'audit',
+  'audit-lists',
   'retention',
   'webhooks',
   'agents',
@@ -102,7 +105,7 @@ const program = new Command('npm run bench --')
   .option('--json', 'print the result as JSON')
   .option(
     '--postgres',
-    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables, quotas, configuration and traces on Postgres; its fsync is off',
+    'http, fleet, audit-lists, retention, webhooks, agents, rollouts, hostile, sizing, tables, quotas, configuration and traces on Postgres; its fsync is off',
   )
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
@@ -116,9 +119,12 @@ const program = new Command('npm run bench --')
     }),
   )
   .addOption(
-    new Option('--entries <count>', 'entries that retention deletes, and logs in tables')
+    new Option(
+      '--entries <count>',
+      'entries that retention deletes, logs in tables, and those of audit-lists',
+    )
       .default(1_000_000)
-      .argParser(wholeNumber(5_000_000)),
+      .argParser(wholeNumber(200_000_000)),
   )
   .addOption(
     new Option('--minutes <count>', 'agents: a fleet next to people who work, for so long').argParser(
@@ -142,7 +148,7 @@ const program = new Command('npm run bench --')
       .argParser(wholeNumber(10)),
   )
   .option('--storm', 'sizing: kill the service, and measure how soon all agents are back')
-  .option('--plans', 'how the database goes about the questions on a fleet')
+  .option('--plans', 'how the database goes about the questions of fleet and audit-lists')
   .action((wanted: Name[], options: Options) => bench(wanted, options))
 
 for (const signal of signals) process.on(signal, () => void endAll().finally(() => process.exit(1)))
@@ -207,6 +213,12 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
     if (name === 'audit') {
       const newDatabase = await postgres()
       for (const part of auditParts) rows.push(...(await part({ quick, newDatabase }, say)))
+    }
+    if (name === 'audit-lists') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const { plans = false, entries } = options
+      const pace = { sizes: [quick ? 100_000 : entries], milliseconds: quick ? 1000 : 3000, plans }
+      rows.push(...(await auditLists({ ...pace, ...databases }, say)))
     }
     if (name === 'retention') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}

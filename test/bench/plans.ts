@@ -1,10 +1,5 @@
 import { CompiledQuery, type DatabaseConnection, Kysely, PostgresDialect, type QueryCompiler } from 'kysely'
 import pg from 'pg'
-import { systemScope } from '../../src/core/scope.ts'
-import { listDevices } from '../../src/devices/store.ts'
-import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
-import { previewFilter } from '../../src/filters/store.ts'
-import { findDevices } from '../../src/search/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { PostgresCompiler } from '../../src/storage/query/compilers.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
@@ -14,23 +9,14 @@ import type { Place } from './world.ts'
 
 type Listening = { db: Db; said: CompiledQuery[]; explain: string; close(): Promise<void> | void }
 
-/** How the database goes about the main questions on a fleet, in its own words. */
-export async function plansOf(place: Place, conditions: ConditionGroup): Promise<string[]> {
+/** How the database goes about questions, in its own words. */
+export async function plansOf(
+  place: Place,
+  questionsOf: (db: Db) => Record<string, () => Promise<unknown>>,
+): Promise<string[]> {
   const { db, said, explain, close } = place.databaseUrl ? onPostgres(place.databaseUrl) : onSqlite(place)
-  const now = new Date().toISOString()
-  const questions: Record<string, () => Promise<unknown>> = {
-    preview: () => previewFilter(db, systemScope, conditions, { limit: 10, now }),
-    'search for 004242': () => findDevices(db, systemScope, '004242', 5),
-    'search for desk': () => findDevices(db, systemScope, 'desk', 5),
-    'devices by cursor': () =>
-      listDevices(db, systemScope, {
-        page: 1,
-        limit: 50,
-        cursor: Buffer.from(JSON.stringify(['oslo', ''])).toString('base64url'),
-      }),
-  }
   const lines: string[] = []
-  for (const [name, ask] of Object.entries(questions)) {
+  for (const [name, ask] of Object.entries(questionsOf(db))) {
     said.length = 0
     await ask()
     for (const query of said.splice(0)) {

@@ -111,13 +111,40 @@ onEveryDatabase((_, open) => {
       await expect(admin.call(api.deviceGroups.remove, { params })).rejects.toMatchObject({
         status: 409,
         message: 'The group is in use: 1 member is limited to it, 1 group is under it',
-        details: { memberships: 1, groups: 1 },
+        details: { memberships: 1, groups: 1, filters: 0 },
       })
       await admin.call(api.deviceGroups.remove, { params: { id: child.id } })
       await expect(admin.call(api.deviceGroups.remove, { params })).rejects.toMatchObject({
         details: { memberships: 1, groups: 0 },
       })
       expect((await service.client(token).call(api.devices.list)).data).toEqual([])
+    })
+
+    it('cannot be deleted while a saved filter has a condition on it', async () => {
+      const { admin, bakery, create } = await start()
+      const { id } = await create('Reception')
+      const filter = await admin.call(api.filters.create, {
+        body: {
+          orgId: bakery.id,
+          name: 'Silent at the reception',
+          conditions: {
+            operator: 'AND',
+            conditions: [
+              {
+                operator: 'OR',
+                conditions: [{ field: 'groupId', operator: 'in', value: [newId(), id] }],
+              },
+            ],
+          },
+        },
+      })
+      await expect(admin.call(api.deviceGroups.remove, { params: { id } })).rejects.toMatchObject({
+        status: 409,
+        message: 'The group is in use: 1 saved filter has a condition on it',
+        details: { memberships: 0, groups: 0, filters: 1 },
+      })
+      await admin.call(api.filters.remove, { params: { id: filter.id } })
+      await admin.call(api.deviceGroups.remove, { params: { id } })
     })
   })
 

@@ -144,6 +144,16 @@ async function prepare(service: TestService) {
   const filter = await client.call(api.filters.create, {
     body: { ...org, name: 'bakery spare filter', conditions },
   })
+  await client.call(api.filters.create, {
+    body: {
+      ...org,
+      name: 'bakery shelf filter',
+      conditions: {
+        operator: 'AND',
+        conditions: [{ field: 'groupId', operator: 'equals', value: shelf.id }],
+      },
+    },
+  })
   const spare = await client.call(api.sites.create, { body: { ...org, name: 'bakery spare site' } })
   const shared = await service.client(world.tokens.acme).call(api.roles.create, {
     body: { name: 'acme role', permissions: [{ resource: 'devices', action: 'read' }] },
@@ -291,8 +301,9 @@ async function prepare(service: TestService) {
     ['listGroupMembers', machine, (db, scope) => listGroupMembers(db, scope, shelf.id, page)],
     ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
     ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
-    ['countUses, members', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).memberships],
-    ['countUses, groups', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).groups],
+    ['countUses, members', tenant, async (db, scope) => (await countUses(db, scope, shelf)).memberships],
+    ['countUses, groups', tenant, async (db, scope) => (await countUses(db, scope, shelf)).groups],
+    ['countUses, filters', tenant, async (db, scope) => (await countUses(db, scope, shelf)).filters],
     ['isAncestor', tenant, (db, scope) => isAncestor(db, scope, shelf.id, below.id)],
     [
       'countHolders',

@@ -99,6 +99,31 @@ onEveryDatabase((_, open) => {
       expect((await bakery.call(api.sites.show, { params })).name).toBe('bakery site')
     })
 
+    it('cannot be deleted while a saved filter has a condition on it', async () => {
+      const service = await startService(open)
+      const { orgs, tokens } = await buildWorld(service)
+      const bakery = service.client(tokens.bakery)
+      const { id } = await bakery.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      const conditions = {
+        operator: 'AND' as const,
+        conditions: [{ field: 'siteId', operator: 'equals' as const, value: id }],
+      }
+      const filter = await bakery.call(api.filters.create, {
+        body: { orgId: orgs.bakery.id, name: 'In the annex', conditions },
+      })
+      // That of another tenant selects nothing, and tells nobody that it is there.
+      const garage = service.client(tokens.garage)
+      await garage.call(api.filters.create, {
+        body: { orgId: orgs.garage.id, name: 'Elsewhere', conditions },
+      })
+      await expect(bakery.call(api.sites.remove, { params: { id } })).rejects.toMatchObject({
+        code: 'site_in_use',
+        message: 'Site is still used by 1 saved filter',
+      })
+      await bakery.call(api.filters.remove, { params: { id: filter.id } })
+      await bakery.call(api.sites.remove, { params: { id } })
+    })
+
     it('is deleted for good, and not while somebody is restricted to it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)

@@ -166,6 +166,10 @@ export const uncoveredBy = (some: readonly Section[]): { what: string; reason: s
   { what: 'rollouts', reason: 'a rollout is an event and not a state' },
   { what: 'members of static device groups', reason: 'devices come and go: svc groups add' },
   {
+    what: 'siteId, groupId and orgId in conditions of filters',
+    reason: 'they stay ids, which other installations do not have',
+  },
+  {
     what: 'maintenance windows of devices',
     reason: 'devices come and go: svc devices maintenance; that of an organization is in its settings',
   },

@@ -35,7 +35,7 @@ export const siteHandlers: HandlersOf<typeof contract.sites> = {
 
   async remove({ db, scope, params, note }) {
     const site = await store.lockSite(db, scope, params.id)
-    rules.checkUnused(await store.countUse(db, site.id))
+    rules.checkUnused(await store.countUse(db, scope, site))
     await store.removeSite(db, scope, site.id)
     const { orgId, name, timezone } = site
     note({ orgId, resourceName: name, before: { name, timezone } })

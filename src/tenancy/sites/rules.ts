@@ -28,13 +28,20 @@ export function checkSeesAllSites(scope: Scope): void {
 }
 
 /** How many records still belong to a site. */
-export type SiteUse = { devices: number; enrollmentKeys: number; deviceGroups: number; memberships: number }
+export type SiteUse = {
+  devices: number
+  enrollmentKeys: number
+  deviceGroups: number
+  memberships: number
+  filters: number
+}
 
 const nouns: Record<keyof SiteUse, string> = {
   devices: 'device',
   enrollmentKeys: 'enrollment key',
   deviceGroups: 'device group',
   memberships: 'membership',
+  filters: 'saved filter',
 }
 
 /** @throws site_in_use */

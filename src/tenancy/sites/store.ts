@@ -1,6 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import { type IdPage, offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
+import { countFiltersOn } from '../../filters/saved/store.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { countRowsOf } from '../../storage/query/counts.ts'
@@ -99,15 +100,16 @@ export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void
  * Counts the records that refer to a site, including those outside the caller's scope. The caller has checked
  * that the site is in scope.
  */
-export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
+export async function countUse(db: Db, scope: Scope, site: Site): Promise<SiteUse> {
   const using = (table: 'devices' | 'enrollment_keys' | 'device_groups' | 'organization_membership_sites') =>
-    countRowsOf(db.selectFrom(table).where('site_id', '=', siteId))
+    countRowsOf(db.selectFrom(table).where('site_id', '=', site.id))
   return {
     devices: await using('devices'),
     enrollmentKeys: await using('enrollment_keys'),
     deviceGroups: await using('device_groups'),
     // Whoever is limited to it would see nothing any more, and nobody would have decided that.
     memberships: await using('organization_membership_sites'),
+    filters: await countFiltersOn(db, scope, site),
   }
 }
 
