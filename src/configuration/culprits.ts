@@ -281,7 +281,13 @@ const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, aud
 /** How far back is looked for what no set owns, and among how many entries: on SQLite the service does nothing else meanwhile. */
 const lookBack = { seconds: 3600, entries: 2000 }
 
-/** What was deleted since a time, of some kinds, and what was changed that has no time of its own: memberships, some parts. */
+/** To which set an object belongs is in no record. */
+const ownershipActions = ['config.adopt', 'config.release']
+
+/**
+ * What was deleted since a time, of some kinds, and what was changed that has no time of its own: memberships, some parts,
+ * ownership.
+ */
 async function recently(
   db: Db,
   scope: Scope,
@@ -290,7 +296,7 @@ async function recently(
   const found = new Map<string, Culprit>()
   if (since < addSeconds(now, -lookBack.seconds)) return found
   const removals = named.flatMap((section) => kinds[section].remove ?? [])
-  const actions = new Set(removals.map(actionOf))
+  const actions = new Set([...removals.map(actionOf), ...ownershipActions])
   const { update, parts = [] } = kinds.memberships
   if (named.includes('memberships'))
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))

@@ -172,6 +172,8 @@ async function exported(
   const timeSlice = new TimeSlice(exportMs)
   const yieldIfDue = () => timeSlice.yieldIfDue()
   await state.read('organizations', yieldIfDue)
+  if (scope.kind === 'partner' && scope.orgs !== 'all')
+    skipped.push({ section: 'organizations', org: null, name: '*', reason: 'you see selected organizations' })
   const own = sections.filter((section) => isSectionOf(owner.orgId, section))
   for (const section of own) {
     const refused = readRefusal(calls, section, caller)

@@ -140,6 +140,22 @@ trustPolicies:
     )
   })
 
+  it('keeps what is of organizations that the caller does not see', () => {
+    const text = `organizations:
+  - { slug: bakery, name: Bakery }
+  - { slug: garage, name: Garage }
+sites:
+  - { org: bakery, name: Gone }
+  - { org: garage, name: Yard }
+`
+    const organizations = [{ slug: 'bakery', name: 'Bakery' }]
+    const skipped = [{ section: 'organizations', org: null, name: '*', reason: 'selected' }]
+    const merged = merging(text, { organizations, sites: [] }, skipped)
+    expect(merged.text).toBe(text.replace('  - { org: bakery, name: Gone }\n', ''))
+    expect(merged.kept.has(skipped[0] as never)).toBe(true)
+    expect(merge(text, { organizations, sites: [] })).not.toContain('garage')
+  })
+
   it('changes a key that is a number', () => {
     const document = { sites: [{ name: 'S', settings: { 1: 'b' } }] }
     expect(merge('sites:\n  - { name: S, settings: { 1: a } }\n', document)).toContain('settings: { 1: b }')

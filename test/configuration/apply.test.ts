@@ -601,6 +601,9 @@ onEveryDatabase((_, open) => {
         { section: 'roles', name: '*' },
         { section: 'memberships', name: '*' },
       ])
+      const whole = await by(token).exported()
+      expect(whole.document.organizations).toMatchObject([{ slug: 'bakery' }])
+      expect(whole.skipped).toContainEqual(expect.objectContaining({ section: 'organizations', name: '*' }))
     })
 
     it('of the service names an organization or a partner; nobody else reaches further by naming one', async () => {

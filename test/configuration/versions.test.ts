@@ -78,6 +78,19 @@ onEveryDatabase((kind, open) => {
       })
     })
 
+    it('is refused once another set has taken over an object, and names who did it', async () => {
+      const { world, bakery } = await start()
+      await bakery.client.call(api.sites.create, { body: { orgId: world.orgs.bakery.id, name: 'Annex' } })
+      const document = { sites: [{ name: 'Annex' }] }
+      const { version, plannedAt } = await bakery.plan(document, { adopt: true })
+      await bakery.apply(document, { adopt: true, set: 'other' })
+      const body = { document, adopt: true, version, plannedAt }
+      await expect(bakery.client.call(api.configuration.apply, { query: {}, body })).rejects.toMatchObject({
+        ...conflict,
+        message: expect.stringContaining('config.adopt "Annex" (by bakery-admin@'),
+      })
+    })
+
     it('is refused once organizations have exchanged their slugs', async () => {
       const { acme } = await start()
       const [a, b] = await Promise.all(

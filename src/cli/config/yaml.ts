@@ -73,6 +73,13 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
   const placeOf = (section: Section, { org, [kinds[section].key]: key }: Values): string =>
     JSON.stringify([org ?? implied ?? null, keyOf(section, key)])
   const kept = new Set<Exported['skipped'][number]>()
+  // Of organizations that the caller does not see the export says nothing: they are not gone.
+  const isPartial = skipped.some(({ section, name }) => section === 'organizations' && name === wholeSection)
+  const visibleOrgs = new Set(present.organizations?.map(({ slug }) => slug))
+  const isUnseen = (section: Section, { org, slug }: Values): boolean =>
+    isPartial &&
+    present.organizations !== undefined &&
+    (section === 'organizations' ? !visibleOrgs.has(slug) : org !== undefined && !visibleOrgs.has(org))
   for (const section of sectionsOf(document)) {
     const list = document.get(section)
     const there = present[section]
@@ -104,6 +111,7 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
           `${file} has ${section} of the organization ${org}, of which this export says nothing`,
           'export the whole partner: leave out --org',
         )
+      if (isUnseen(section, filled as Values)) return true
       const place = placeOf(section, filled as Values)
       const leftOut = unsaid.get(place)
       if (leftOut) {
