@@ -7,6 +7,7 @@ import { draft } from './audit-sealing.ts'
 import { removeFolder, stop, temporaryFolder } from './children.ts'
 import { atMost, type Row } from './figures.ts'
 import { buildFleet, type Fleet } from './fleet-world.ts'
+import type { Load } from './load.ts'
 import { type Loader, startLoader } from './loader.ts'
 import { plansOf } from './plans.ts'
 import { residentMb, type Server, startService } from './servers.ts'
@@ -145,16 +146,14 @@ async function ask(server: Server, { orgId, tokens }: Fleet, load: Loader, askin
     for (const [name, query] of scenarios) {
       const request = { method: 'GET', path: `/api/v1${path}${query}`, headers: headers(token) }
       const order = { url: server.url, requests: [request], status: 200, connections: 1 }
-      const { p50 } = await load({ ...order, milliseconds: Math.round(asking.milliseconds / 3) })
-      // So many that the slowest hundredth is more than one of them, within a minute.
-      const milliseconds = Math.min(Math.max(asking.milliseconds, Math.round(p50 * 300)), 60_000)
-      const made = await load({ ...order, milliseconds })
-      rows.push({
-        bench: 'audit-lists',
-        subject: `${size}: ${name}, ${who}`,
-        ...atMost(made.p99, patience, ' ms p99'),
-        figures: { 'p50 ms': made.p50, 'p99 ms': made.p99, asked: made.requests },
-      })
+      const subject = `${size}: ${name}, ${who}`
+      const made = await measured(load, order, asking.milliseconds)
+      if (made) {
+        const figures = { 'p50 ms': made.p50, 'p99 ms': made.p99, asked: made.requests }
+        rows.push({ bench: 'audit-lists', subject, ...atMost(made.p99, patience, ' ms p99'), figures })
+      } else {
+        rows.push({ bench: 'audit-lists', subject, aim: 'an answer', met: false, figures: {} })
+      }
     }
   }
   const memory = residentMb(server.child, 'VmHWM')
@@ -162,4 +161,20 @@ async function ask(server: Server, { orgId, tokens }: Fleet, load: Loader, askin
     rows.push({ bench: 'audit-lists', subject: `${size}: memory`, figures: { 'MB at most': memory } })
   }
   return rows
+}
+
+/** undefined: it is refused, such as after QUESTION_TIMEOUT_MS. */
+async function measured(
+  load: Loader,
+  order: Omit<Parameters<Loader>[0], 'milliseconds'>,
+  leastMs: number,
+): Promise<Load | undefined> {
+  try {
+    const { p50 } = await load({ ...order, milliseconds: Math.round(leastMs / 3) })
+    // So many that the slowest hundredth is more than one of them, within a minute.
+    return await load({ ...order, milliseconds: Math.min(Math.max(leastMs, Math.round(p50 * 300)), 60_000) })
+  } catch (error) {
+    process.stderr.write(`${String(error).slice(0, 200)}\n`)
+    return undefined
+  }
 }

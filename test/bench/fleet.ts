@@ -12,6 +12,7 @@ import { openReader, sqliteFile } from '../../src/storage/sqlite/file.ts'
 import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
 import { fromHere, removeFolder, stop, temporaryFolder } from './children.ts'
 import { atMost, type Row, spreadOf } from './figures.ts'
+import { fleetGroups } from './fleet-groups.ts'
 import { buildFleet, type Fleet } from './fleet-world.ts'
 import type { LoadRequest } from './load.ts'
 import { type Loader, startLoader } from './loader.ts'
@@ -172,6 +173,8 @@ async function ask(place: Place, world: Fleet, load: Loader, asking: Asking): Pr
       figures: { 'p50 ms': made.p50, 'p99 ms': made.p99, 'stall ms': stall, ...growth, asked: made.requests },
     })
   }
+  rows.push(...(await fleetGroups(server, world, stalls)))
+  memory.push(residentMb(server.child) ?? Number.NaN)
   rows.push({
     bench: 'fleet',
     subject: `${size}: memory`,
