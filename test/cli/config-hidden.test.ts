@@ -15,6 +15,31 @@ describe('VariableMasker', () => {
     expect(lists.toSorted()).toEqual(expect.arrayContaining(['deviceGroups', 'orgs', 'sites']))
   })
 
+  it('hides the value of a variable that has moved to another field', () => {
+    const variable = `\${env:SVC_CONFIG_TOKEN}`
+    const value = 'super-secret-value-1'
+    const hidden = new VariableMasker({ scripts: [{ name: 'one', description: 'plain', category: value }] }, [
+      { path: ['scripts', 0, 'category'], text: value, variables: [{ name: variable, value }] },
+    ])
+    const change: Change = {
+      section: 'scripts',
+      action: 'update',
+      org: null,
+      name: 'one',
+      id: null,
+      renamedFrom: null,
+      before: { description: value, category: null },
+      after: { description: 'plain', category: value },
+      ends: null,
+      refused: null,
+    }
+    const [shown] = hidden.plan({ changes: [change], left: [] }).changes
+    expect(shown).toMatchObject({
+      before: { description: variable },
+      after: { description: 'plain', category: `(from ${variable})` },
+    })
+  })
+
   it.each(references)(
     'hides a name from a variable in $section.$field',
     ({ section, field, isList, refersTo }) => {

@@ -15,6 +15,15 @@ const faultOf = async (text: string): Promise<string> =>
 const times = (count: number, line: (n: number) => string) =>
   Array.from({ length: count }, (_, n) => line(n)).join('')
 
+describe('the syntax of a file', () => {
+  it.each([
+    ['sites: []\n---\nroles: []\n', '2:1: a file has one document: write another file for what follows'],
+    [`sites: ${'['.repeat(20_000)}${']'.repeat(20_000)}\n`, 'must be nested at most 64 levels deep'],
+  ])('has faults that say what to write', async (text, fault) => {
+    expect(await faultOf(text)).toContain(fault)
+  })
+})
+
 describe('aliases of a file', () => {
   it('may be as many as a plan has objects', async () => {
     const sites = times(

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { readConfiguration } from '../../src/cli/config/files.ts'
 import { exportedYaml, mergedYaml } from '../../src/cli/config/yaml.ts'
@@ -36,6 +37,41 @@ describe('an export', () => {
     const document = { sites: [{ name: 'S', settings }] }
     const text = exportedYaml({ document, uncovered: [] } as never)
     expect((await readConfiguration([home.write('all.yaml', text)], {})).document).toEqual(document)
+  })
+})
+
+describe('a text in an export', () => {
+  /** What YAML writes in ways of its own, and what a terminal does not show. */
+  const parts = [
+    ' ',
+    '\n',
+    'a',
+    '\t',
+    '\u001b',
+    '"',
+    "'",
+    '\\',
+    ':',
+    '#',
+    '- ',
+    '|',
+    '\r',
+    '\u0085',
+    '\u202e',
+  ]
+
+  it('is read as it was exported, whatever it has', { timeout: 120_000 }, async () => {
+    const text = fc.array(fc.constantFrom(...parts), { maxLength: 60 }).map((all) => all.join(''))
+    const spaces = fc.array(fc.constantFrom(' ', '\n'), { maxLength: 5 }).map((all) => all.join(''))
+    const some = fc.array(fc.oneof(text, spaces), { minLength: 50, maxLength: 50 })
+    await fc.assert(
+      fc.asyncProperty(some, async (texts) => {
+        const document = { scripts: texts.map((content, n) => ({ name: `s${n}`, content })) }
+        const file = home.write('texts.yaml', exportedYaml({ document, uncovered: [] } as never))
+        expect((await readConfiguration([file], {})).document).toEqual(document)
+      }),
+      { numRuns: 20, seed: 1 },
+    )
   })
 })
 

@@ -1,6 +1,7 @@
 import {
   type Alias,
   type Document,
+  type ErrorCode,
   isAlias,
   isMap,
   isScalar,
@@ -33,6 +34,12 @@ const instead = new Map([
   [standard('timestamp'), 'write the time in quotes'],
 ])
 
+/** Faults whose text is for whoever writes a program. */
+const syntaxFaults: Partial<Record<ErrorCode, string>> = {
+  MULTIPLE_DOCS: 'a file has one document: write another file for what follows',
+  RESOURCE_EXHAUSTION: `must be nested at most ${maxJsonDepth} levels deep`,
+}
+
 function standard(name: string): string {
   return `tag:yaml.org,2002:${name}`
 }
@@ -62,9 +69,9 @@ export class Source {
 
   /** What keeps the file from being read: without any, `json` gives all it says, in bounded time and memory. */
   faults(): FileFault[] {
-    const ofSyntax = this.document.errors.map(({ message, pos }) => {
+    const ofSyntax = this.document.errors.map(({ code, message, pos }) => {
       const [summary = ''] = message.split(/ at line \d+|:?\n/)
-      return { file: this.file, ...this.#position(pos[0]), message: summary }
+      return { file: this.file, ...this.#position(pos[0]), message: syntaxFaults[code] ?? summary }
     })
     if (ofSyntax.length > 0) return ofSyntax
     // Each of them needs what those before it rule out.

@@ -89,7 +89,8 @@ export class VariableMasker {
     const masked = (values: Change['before']) => {
       if (values === null) return null
       const hidden = markers.reduce<unknown>((all, { path, text }) => mask(all, path, text), values)
-      return this.#referring(section, hidden as Record<string, unknown>)
+      // A value that moves to another field is still what the field had before.
+      return this.#deep(this.#referring(section, hidden as Record<string, unknown>))
     }
     return { ...shown, before: masked(change.before), after: masked(change.after) }
   }
@@ -132,6 +133,7 @@ export class VariableMasker {
   }
 
   #deep<T>(value: T): T {
+    if (isMasked(value)) return value
     if (typeof value === 'string') return this.text(value) as T
     if (Array.isArray(value)) return value.map((item) => this.#deep(item)) as T
     if (!isJsonObject(value)) return value

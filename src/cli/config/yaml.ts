@@ -25,18 +25,23 @@ export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' 
   return written(file)
 }
 
+/**
+ * With escapes a text stays YAML where a terminal shows what it cannot show as such. Of a block of spaces and line ends
+ * alone the spaces would be indentation.
+ */
+const isQuoted = (text: string): boolean => text === '<<' || !hasNoControls(text) || /^[ \n]*$/.test(text)
+
 function written(file: Document): string {
   // The library would write a text "<<" as a merge key.
   file.schema.tags = file.schema.tags.filter(({ tag }) => tag !== 'tag:yaml.org,2002:merge')
   visit(file, {
     Scalar: (_, scalar) => {
       if (isMergeKey(scalar)) scalar.value = '<<'
-      // As a string in quotes it stays YAML where a terminal shows it with escapes.
-      else if (typeof scalar.value === 'string' && (scalar.value === '<<' || !hasNoControls(scalar.value)))
-        scalar.type = 'QUOTE_DOUBLE'
+      else if (typeof scalar.value === 'string' && isQuoted(scalar.value)) scalar.type = 'QUOTE_DOUBLE'
     },
   })
-  return file.toString({ lineWidth: 0 })
+  // In quotes over several lines a line of one space would be read as a backslash.
+  return file.toString({ lineWidth: 0, doubleQuotedMinMultiLineLength: Number.POSITIVE_INFINITY })
 }
 
 /** A file, and what there is, in which variables are escaped; `skipped`: what there is besides. */
