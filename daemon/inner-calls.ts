@@ -55,7 +55,7 @@ export function innerCalls(on: {
       userAgent,
       now,
       scope: scopeOfCaller(caller),
-      isLocal: false,
+      isLocal: () => false,
       isRehearsal,
       cookies: {},
       // Reads see what this transaction has changed.
@@ -66,7 +66,7 @@ export function innerCalls(on: {
       // A read query may take long, which a transaction must not: what it would answer is left to the background.
       readQuery: async () => undefined,
       quota: async (owner: QuotaOwner) => {
-        const displaced = await on.quotas.check(tx, entry.quota!, owner, now)
+        const displaced = await on.quotas.checkWithin(tx, entry.quota!, owner, now)
         if (displaced.length > 0) innerCall.note({ details: { displaced } })
       },
       gone: () => new AbortController().signal,

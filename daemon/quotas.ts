@@ -14,12 +14,23 @@ const maxKnown = 10_000
  */
 const share = 1 / 20
 
+type Uncounted = Map<string, number>
+type Creation = { name: QuotaName; owner: QuotaOwner; now: Instant }
+
+const placeOf = (name: QuotaName, { orgId, partnerId }: QuotaOwner): string =>
+  `${name} ${orgId ?? partnerId ?? ''}`
+
 /** Checks the quotas of this service, and counts refusals. */
 export class QuotaCheck {
   readonly #quotas: Quotas
   readonly #refusals: Counter<'quota'>
   /** How many records may be created before they are counted again, by quota and owner. */
-  readonly #uncounted = new Map<string, number>()
+  readonly #uncounted: Uncounted = new Map()
+  /**
+   * The same within a transaction of several changes: it counts what it has deleted itself, and gives back no room when it is
+   * rolled back.
+   */
+  readonly #within = new WeakMap<Db, Uncounted>()
 
   constructor(quotas: Quotas, metrics: Registry) {
     this.#quotas = quotas
@@ -31,17 +42,30 @@ export class QuotaCheck {
   }
 
   /** Returns the ids of records that were deleted to make room. @throws quota_exceeded */
-  async check(db: Db, name: QuotaName, owner: QuotaOwner, now: Instant): Promise<string[]> {
-    const place = `${name} ${owner.orgId ?? owner.partnerId ?? ''}`
-    const uncounted = this.#uncounted.get(place) ?? 0
+  check(db: Db, name: QuotaName, owner: QuotaOwner, now: Instant): Promise<string[]> {
+    return this.#check(this.#uncounted, db, { name, owner, now })
+  }
+
+  /** The same for one of several changes of a transaction. */
+  checkWithin(tx: Db, name: QuotaName, owner: QuotaOwner, now: Instant): Promise<string[]> {
+    const uncounted = this.#within.get(tx) ?? new Map()
+    this.#within.set(tx, uncounted)
+    // What this transaction makes is in no room that was counted before.
+    this.#uncounted.delete(placeOf(name, owner))
+    return this.#check(uncounted, tx, { name, owner, now })
+  }
+
+  async #check(all: Uncounted, db: Db, { name, owner, now }: Creation): Promise<string[]> {
+    const place = placeOf(name, owner)
+    const uncounted = all.get(place) ?? 0
     if (uncounted >= 1) {
-      this.#uncounted.set(place, uncounted - 1)
+      all.set(place, uncounted - 1)
       return []
     }
     try {
       const { room, displaced } = await checkQuota(db, name, { owner, max: this.#quotas[name], now })
-      if (this.#uncounted.size >= maxKnown) this.#uncounted.clear()
-      this.#uncounted.set(place, Math.floor(room * share))
+      if (all.size >= maxKnown) all.clear()
+      all.set(place, Math.floor(room * share))
       return displaced
     } catch (error) {
       if (error instanceof Problem && error.code === 'quota_exceeded') this.#refusals.inc({ quota: name })
