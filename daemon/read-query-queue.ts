@@ -81,7 +81,7 @@ export class ReadQueryQueue {
         throw error
       }
       this.#count('too_slow')
-      const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: select fewer devices, or request less of each`
+      const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: narrow it down, such as to a shorter time or fewer devices, or request less`
       throw new Problem('question_too_slow', message, { retryAfter: retrySlowSeconds })
     } finally {
       this.#give(caller)

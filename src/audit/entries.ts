@@ -11,6 +11,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
 import { after, contains, jsonField, plainContains } from '../storage/query/expressions.ts'
+import { newestOfEachOrg } from '../storage/query/newest-of-each.ts'
 import { inScopeHistory, organizationNamedInHistory } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import type { AuditEntry } from './contract.ts'
@@ -28,23 +29,29 @@ export type EntryFilter = {
   q?: string | undefined
 }
 
+type Entries = ReturnType<typeof entriesIn>
 type TimeRange = Pick<EntryFilter, 'orgId' | 'from' | 'to'>
 
 /** The entries in a time range, in a scope or in one organization of it. */
-export const entriesDuring = (db: Db, scope: Scope, { orgId, from, to }: TimeRange) =>
-  entriesIn(db, scope)
+export const entriesDuring = (db: Db, scope: Scope, range: TimeRange) => during(entriesIn(db, scope), range)
+
+const during = (entries: Entries, { orgId, from, to }: TimeRange) =>
+  entries
     .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))
     .$if(from !== undefined, (it) => it.where('timestamp', '>=', from!))
     .$if(to !== undefined, (it) => it.where('timestamp', '<=', to!))
 
-function filterEntries(db: Db, scope: Scope, filter: EntryFilter) {
+const filterEntries = (db: Db, scope: Scope, filter: EntryFilter) =>
+  filtered(db, entriesIn(db, scope), filter)
+
+function filtered(db: Db, entries: Entries, filter: EntryFilter) {
   const { user, action, resource, excludeActions, q } = filter
   const named = (part: string) =>
     db.selectFrom('users').select('users.id').where(contains('users.name', part))
   const excluded = (excludeActions ?? '')
     .split(',')
     .flatMap((one) => (one.trim() ? expandAction(one.trim()) : []))
-  return entriesDuring(db, scope, filter)
+  return during(entries, filter)
     .$if(excluded.length > 0, (it) => it.where('action', 'not in', excluded))
     .$if(Boolean(action), (it) =>
       it.where((eb) =>
@@ -165,6 +172,15 @@ export async function listEntriesAfter(
 const entriesById = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(organizationNamedInHistory(scope, 'audit_logs.chain'))
 
+const inChains = { column: 'audit_logs.chain', time: 'audit_logs.timestamp', id: 'audit_logs.id' }
+
+/** A filter may select few entries, so that a page of them is far down in the entries of all partners. */
+const isOfSeveralOrgs = (
+  scope: Scope,
+  { orgId, from: _, to: __, ...filter }: EntryFilter,
+): scope is Extract<Scope, { kind: 'partner' }> =>
+  scope.kind === 'partner' && scope.orgs.length > 0 && orgId === undefined && !isUnfiltered(filter)
+
 /** An index selects the first entries where it can; only the rows of the page are read. */
 async function listByTime(
   db: Db,
@@ -173,13 +189,17 @@ async function listByTime(
   filter: EntryFilter,
 ): Promise<AuditLogRow[]> {
   const key = keyAfter(query, newestFirst.length)
-  const places = filterEntries(db, scope, filter)
-    .select('audit_logs.id')
-    .$if(key !== undefined, (it) => it.where(after(newestFirst, key!, 'desc')))
-    .orderBy('audit_logs.timestamp', 'desc')
-    .orderBy('audit_logs.id', 'desc')
-    .limit(fetchLimit(query))
-    .$if(key === undefined, (it) => it.offset(offsetOf(query)))
+  const page = { limit: fetchLimit(query), offset: key === undefined ? offsetOf(query) : 0 }
+  const found = (entries: Entries) =>
+    filtered(db, entries, filter).$if(key !== undefined, (it) => it.where(after(newestFirst, key!, 'desc')))
+  const places = isOfSeveralOrgs(scope, filter)
+    ? newestOfEachOrg(scope, inChains, page, (isOfOrg) => found(db.selectFrom('audit_logs').where(isOfOrg)))
+    : found(entriesIn(db, scope))
+        .select('audit_logs.id')
+        .orderBy('audit_logs.timestamp', 'desc')
+        .orderBy('audit_logs.id', 'desc')
+        .limit(page.limit)
+        .offset(page.offset)
   return entriesById(db, scope)
     .selectAll()
     .where('audit_logs.id', 'in', places)

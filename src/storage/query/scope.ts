@@ -44,12 +44,22 @@ const heldInHistory = (scope: Scope, value: Expression<unknown>): Expression<Sql
 
 type Tenants = Exclude<Scope, { kind: 'system' }>
 
+type PartnerScope = Extract<Scope, { kind: 'partner' }>
+
+/** Ids of the organizations of a partner that a caller is granted. */
+function grantedOrgs({ partnerId, orgs }: PartnerScope, which: Expression<unknown>) {
+  const granted = orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(orgs)})`
+  return sql<string>`select scope_orgs.id from organizations as scope_orgs
+    where scope_orgs.partner_id = ${partnerId}${which}${granted}`
+}
+
+/** Those of `inScopeHistory`, for a partner that sees any. */
+export const orgsInHistory = (scope: PartnerScope): Expression<string> => grantedOrgs(scope, sql``)
+
 function heldByTenant(scope: Tenants, value: Expression<unknown>, which: Expression<unknown>) {
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
   if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
-  const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`
-  const orgs = sql`select scope_orgs.id from organizations as scope_orgs
-    where scope_orgs.partner_id = ${scope.partnerId}${which}${granted}`
+  const orgs = grantedOrgs(scope, which)
   return scope.isOfOne
     ? sql<SqlBool>`exists (${orgs} and scope_orgs.id = ${value})`
     : sql<SqlBool>`${value} in (${orgs})`
