@@ -1,4 +1,5 @@
 import { auditIngest } from './audit-ingest.ts'
+import { auditOrganizations } from './audit-organizations.ts'
 import { auditSealing } from './audit-sealing.ts'
 import { auditVerify } from './audit-verify.ts'
 import type { Row } from './figures.ts'
@@ -14,4 +15,5 @@ export const parts: readonly ((options: AuditOptions, say: (line: string) => voi
   auditVerify,
   auditSealing,
   auditIngest,
+  auditOrganizations,
 ]

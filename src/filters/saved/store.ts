@@ -4,7 +4,7 @@ import { ofOne, type Scope } from '../../core/scope.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { countRowsOf } from '../../storage/query/counts.ts'
-import { contains, idStartsWith, plainContains } from '../../storage/query/expressions.ts'
+import { contains, idStartsWith } from '../../storage/query/expressions.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { preparedInScope } from '../../storage/query/prepared-in-scope.ts'
 import { inScope } from '../../storage/query/scope.ts'
@@ -112,19 +112,5 @@ export async function removeFilter(db: Db, scope: Scope, id: string): Promise<vo
     throw error
   })
 }
-
-/** The number of filters of an organization with a condition on a site or a group, which would select nothing without it. */
-export const countFiltersOn = (
-  db: Db,
-  scope: Scope,
-  { id, orgId }: { id: string; orgId: string },
-): Promise<number> =>
-  countRowsOf(
-    db
-      .selectFrom('saved_filters')
-      .where(inScope(ofOne(scope), 'saved_filters.org_id'))
-      .where('org_id', '=', orgId)
-      .where(plainContains('conditions', id)),
-  )
 
 const inUse = 'Device groups use this filter: change or delete them first'

@@ -1,6 +1,9 @@
 import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Db } from '../db.ts'
+import { plainContains } from './expressions.ts'
 import { isPostgres } from './prepared.ts'
+import { inScope } from './scope.ts'
 
 /** The number of rows that a query finds; it must not have selected anything yet. */
 export async function countRowsOf<DB, TB extends keyof DB>(
@@ -25,3 +28,17 @@ export function splitTableScan<DB, TB extends keyof DB, O>(
   const middle = sql`(select max(rowid) / 2 from ${sql.table(table)})`
   return [found.where(sql<SqlBool>`${rowid} <= ${middle}`), found.where(sql<SqlBool>`${rowid} > ${middle}`)]
 }
+
+/** The number of filters of an organization with a condition on a site or a group, which would select nothing without it. */
+export const countFiltersOn = (
+  db: Db,
+  scope: Scope,
+  { id, orgId }: { id: string; orgId: string },
+): Promise<number> =>
+  countRowsOf(
+    db
+      .selectFrom('saved_filters')
+      .where(inScope(ofOne(scope), 'saved_filters.org_id'))
+      .where('org_id', '=', orgId)
+      .where(plainContains('conditions', id)),
+  )
