@@ -9,7 +9,7 @@ import { insertUser } from '../../src/identity/store.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import type { AlertRow, DeviceRow, ScriptRow } from '../../src/storage/schema/tables.ts'
-import { addUser, type Place, role, tokenOf } from './world.ts'
+import { addUser, claimsOf, type Place, role, signed } from './world.ts'
 
 /** Partners with as many organizations each; every organization has the same number of devices. */
 const partnerCount = 10
@@ -23,8 +23,11 @@ export type Fleet = {
   orgIds: readonly string[]
   partnerId: string
   /** Access tokens of the system, of a partner with a tenth of the fleet, and of one organization of it. */
-  tokens: { system: string; partner: string; organization: string }
+  tokens: Tokens
+  /** New ones of the same sessions. */
+  newTokens(): Promise<Tokens>
 }
+type Tokens = { system: string; partner: string; organization: string }
 
 /** From now on, so that nobody is found silent. */
 const begin = Date.now()
@@ -73,16 +76,23 @@ export async function buildFleet(place: Place, devices: number, say: (line: stri
       await joinPartner(tx, { partnerId, userId: partner, roleId: role('Partner Admin'), orgs: 'all' }, now)
       const member = await addUser(tx, 'organization', now)
       await joinOrganization(tx, { orgId, userId: member, roleId: role('Org Admin'), siteIds: null }, now)
+      const claims = {
+        system: await claimsOf(tx, admin, { kind: 'system' }, now),
+        partner: await claimsOf(tx, partner, { kind: 'partner', partnerId }, now),
+        organization: await claimsOf(tx, member, { kind: 'organization', orgId }, now),
+      }
+      const newTokens = async () => ({
+        system: await signed(claims.system),
+        partner: await signed(claims.partner),
+        organization: await signed(claims.organization),
+      })
       return {
         devices,
         orgId,
         orgIds: tenants.orgIds,
         partnerId,
-        tokens: {
-          system: await tokenOf(tx, admin, { kind: 'system' }, now),
-          partner: await tokenOf(tx, partner, { kind: 'partner', partnerId }, now),
-          organization: await tokenOf(tx, member, { kind: 'organization', orgId }, now),
-        },
+        tokens: await newTokens(),
+        newTokens,
       }
     })
   } finally {

@@ -170,14 +170,20 @@ export async function tokenOf(tx: Db, userId: string, context: SessionContext, n
   return signed(await claimsOf(tx, userId, context, now))
 }
 
-async function claimsOf(tx: Db, userId: string, context: SessionContext, now: string): Promise<AccessClaims> {
+export async function claimsOf(
+  tx: Db,
+  userId: string,
+  context: SessionContext,
+  now: string,
+): Promise<AccessClaims> {
   const id = newId()
   const session = { id, userId, context, mfa: true, tokenHash: id, expiresAt: addSeconds(now, 24 * 3600) }
   await insertSession(tx, session, now)
   return { userId, sessionId: id, context, authEpoch: 1, mfaEpoch: 1, mfa: true }
 }
 
-const signed = (claims: AccessClaims): Promise<string> =>
+/** An access token, which is good for 15 minutes. */
+export const signed = (claims: AccessClaims): Promise<string> =>
   createAccessTokens(secrets.JWT_SECRET).sign(claims, new Date())
 
 async function addKeys(
