@@ -22,6 +22,7 @@ const names: Readonly<Record<string, readonly [one: string, several: string]>> =
   trustPolicies: ['trust policy', 'trust policies'],
   deliveries: ['delivery', 'deliveries'],
   identities: ['linked identity', 'linked identities'],
+  limitedApiKeys: ['API key in part', 'API keys in part'],
   groupMembers: ['membership of a device', 'memberships of devices'],
 }
 

@@ -40,7 +40,9 @@ export const Change = z
     ends: z
       .record(z.string(), z.int())
       .nullable()
-      .describe('How much else ends with what is deleted, or changed, for good'),
+      .describe(
+        'How much else ends with what is deleted, or changed; limitedApiKeys can do less than before',
+      ),
     refused: z.string().nullable().describe('Why this change is refused'),
     culprits: z
       .array(Culprit)

@@ -1,49 +1,230 @@
 import type { Endpoint } from '../core/endpoint.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { countLosses, readAccessOfKeys } from '../credentials/api-keys/access.ts'
+import { apiKeys } from '../credentials/api-keys/contract.ts'
+import { listApiKeyCreators } from '../credentials/api-keys/store.ts'
+import { deviceGroups } from '../groups/contract.ts'
+import { getGroup } from '../groups/store.ts'
+import { listDescendants } from '../identity/roles/inheritance.ts'
+import { ssoIdentities } from '../sso/identities/contract.ts'
+import type { Db } from '../storage/open.ts'
 import { orgs } from '../tenancy/contract.ts'
-import { kinds, type Section } from './contract.ts'
-import type { Values } from './rules.ts'
+import type { Section } from './contract.ts'
+import type { StoredObject, Values } from './rules.ts'
 
 /** How many of each kind end, or have ended, with something. */
 export type Counts = Record<string, number>
 
-/** What a change of an object ends for good: it is counted before and after. */
-type EndingChange = {
-  /** The fields whose change may end something. */
-  fields: readonly string[]
-  /** Counts what would end. */
-  entry: Endpoint
-  counts(reply: Values): Counts
-  /** What has come since an apply may end with its rollback: it comes again by itself. */
-  comesAgain?: boolean
+type On = {
+  db: Db
+  scope: Scope
+  now: Instant
+  /** Asks an endpoint about the object, whoever may call it. */
+  ask(entry: Endpoint): Promise<Values>
 }
 
-const endings: Partial<Record<Section, EndingChange>> = {
-  organizations: {
-    fields: ['status'],
-    entry: orgs.deletion,
-    // Its members and everything else are there again when it is in use again.
-    counts: ({ apiKeys, enrollmentKeys }) => ({
-      apiKeys: Number(apiKeys),
-      enrollmentKeys: Number(enrollmentKeys),
-    }),
-  },
-  ssoProviders: {
-    // Another issuer has other subjects. A preset may decide it.
-    fields: ['type', 'preset', 'issuer', 'entityId'],
-    ...kinds.ssoProviders.ends!,
-    comesAgain: true,
-  },
+/** What is known before a change; `ended`: what has ended once it is done. */
+type Begun = {
+  ended(): Promise<Counts>
+  /**
+   * What the version of a plan has in place of that: a plan does not do what it is refused of memberships, and has the version
+   * of whoever may do it.
+   */
+  mark?: Counts
 }
 
-/** undefined: a change of these fields ends nothing. */
-export function endingOf(section: Section, fields: readonly string[]): EndingChange | undefined {
-  const ending = endings[section]
-  return ending?.fields.some((field) => fields.includes(field)) ? ending : undefined
+/** What changes of an object, or its deletion, end besides. */
+export type Ending = {
+  of: readonly ('deletion' | 'change')[]
+  /** The fields whose change may end something; undefined: any. */
+  fields?: readonly string[]
+  /** Also where the object is new. */
+  ofNew?: true
+  /** Whoever may call it may see how much ends. */
+  shownTo: Endpoint
+  begin(on: On, stored: StoredObject, isDeletion: boolean): Promise<Begun>
+  /** What has come since an apply may end with its rollback: it comes again by itself, or was not there to stay. */
+  comesAgain?: true
+  /** It comes and goes by the minute: no version depends on it. */
+  isTransient?: true
+  /** A rollback brings it back. */
+  isRestored?: true
+}
+
+/** Counted before and after. With a deletion ends all that there was. */
+const counted =
+  (count: (on: On, stored: StoredObject) => Promise<Counts>): Ending['begin'] =>
+  async (on, stored, isDeletion) => {
+    const before = await count(on, stored)
+    return {
+      ended: async () => (isDeletion ? before : (endedBetween(before, await count(on, stored)) ?? {})),
+    }
+  }
+
+/** Keys may do what whoever made them may do. */
+const keysOf =
+  (
+    creatorsOf: (on: On, stored: StoredObject) => Promise<readonly string[]>,
+    isMarked: boolean,
+  ): Ending['begin'] =>
+  async (on, stored) => {
+    const { db, scope, now } = on
+    const creators = await creatorsOf(on, stored)
+    const read = () => readAccessOfKeys(db, scope, creators, now)
+    const before = await read()
+    const ended = async (): Promise<Counts> => {
+      if (before.size === 0) return {}
+      const { all, part } = countLosses(before, await read())
+      return { apiKeys: all, limitedApiKeys: part }
+    }
+    return { ended, ...(isMarked && { mark: { apiKeys: before.size } }) }
+  }
+
+const identities: Pick<Ending, 'shownTo' | 'begin'> = {
+  shownTo: ssoIdentities.list,
+  begin: counted(async ({ ask }) => {
+    const { pagination } = await ask(ssoIdentities.list)
+    return { identities: (pagination as { total: number }).total }
+  }),
+}
+
+const endings: Partial<Record<Section, readonly Ending[]>> = {
+  organizations: [
+    {
+      of: ['deletion'],
+      shownTo: orgs.deletion,
+      begin: counted(async ({ ask }) => (await ask(orgs.deletion)) as Counts),
+    },
+    {
+      of: ['change'],
+      fields: ['status'],
+      shownTo: orgs.update,
+      // Its members and everything else are there again when it is in use again.
+      begin: counted(async ({ ask }) => {
+        const { apiKeys, enrollmentKeys } = await ask(orgs.deletion)
+        return { apiKeys: Number(apiKeys), enrollmentKeys: Number(enrollmentKeys) }
+      }),
+    },
+  ],
+  roles: [
+    {
+      of: ['change'],
+      fields: ['permissions', 'parent'],
+      shownTo: apiKeys.list,
+      comesAgain: true,
+      isRestored: true,
+      begin: keysOf(async ({ db, scope, now }, { id }) => {
+        const below = await listDescendants(db, id)
+        const ids = below.map((one) => one.id)
+        return listApiKeyCreators(db, scope, ids, now)
+      }, false),
+    },
+  ],
+  deviceGroups: [
+    {
+      of: ['deletion'],
+      shownTo: deviceGroups.show,
+      begin: counted(async ({ db, scope }, { id, record }) => {
+        // A filter finds the members of a dynamic group again.
+        const members = record.type === 'static' ? (await getGroup(db, scope, id)).deviceCount : 0
+        return { groupMembers: members }
+      }),
+    },
+  ],
+  memberships: [
+    {
+      of: ['deletion', 'change'],
+      shownTo: apiKeys.list,
+      comesAgain: true,
+      isRestored: true,
+      begin: keysOf(async (_, { record }) => [String(record.userId)], true),
+    },
+  ],
+  ssoProviders: [
+    { of: ['deletion'], ...identities },
+    {
+      of: ['change'],
+      // Another issuer has other subjects. A preset may decide it.
+      fields: ['type', 'preset', 'issuer', 'entityId'],
+      ...identities,
+      comesAgain: true,
+    },
+  ],
+}
+
+export const endingsOfDeletion = (section: Section): readonly Ending[] =>
+  (endings[section] ?? []).filter((one) => one.of.includes('deletion'))
+
+/** What a change of these fields may end. */
+export const endingsOfChange = (
+  section: Section,
+  changed: readonly string[],
+  isNew: boolean,
+): readonly Ending[] =>
+  (endings[section] ?? []).filter(
+    ({ of, fields, ofNew = false }) =>
+      of.includes('change') &&
+      (!isNew || ofNew) &&
+      (fields === undefined || fields.some((field) => changed.includes(field))),
+  )
+
+/** What has ended with a step. */
+export type Ended = {
+  ending: Ending
+  isVisible: boolean
+  counts: Counts | undefined
+  mark: Counts | undefined
+}
+
+/** Counts what a step ends. A step that is refused is not always done. */
+export class EndingWatch {
+  readonly #endings: readonly Ending[]
+  readonly #isDeletion: boolean
+  #begun: (Ended & { begun: Begun })[] = []
+
+  constructor(endings: readonly Ending[], { isDeletion }: { isDeletion: boolean }) {
+    this.#endings = endings
+    this.#isDeletion = isDeletion
+  }
+
+  async begin(on: On, stored: StoredObject, isVisible: (ending: Ending) => boolean): Promise<void> {
+    this.#begun = []
+    for (const ending of this.#endings) {
+      const begun = await ending.begin(on, stored, this.#isDeletion)
+      const about = { ending, isVisible: isVisible(ending), counts: undefined, mark: begun.mark }
+      this.#begun.push({ ...about, begun })
+    }
+  }
+
+  async end(): Promise<void> {
+    for (const one of this.#begun) one.counts = await one.begun.ended()
+  }
+
+  get ended(): readonly Ended[] {
+    return this.#begun
+  }
+}
+
+/** The sum of what was counted; undefined: nothing was. */
+export function addCounts(all: readonly (Counts | undefined)[]): Counts | undefined {
+  const found = all.filter((one) => one !== undefined)
+  if (found.length === 0) return undefined
+  const sum: Counts = {}
+  for (const [kind, count] of found.flatMap((one) => Object.entries(one)))
+    sum[kind] = (sum[kind] ?? 0) + count
+  return sum
+}
+
+/** Without what does not end; undefined: nothing does. */
+export function onlyEnding(counts: Counts | undefined): Counts | undefined {
+  const ending = Object.entries(counts ?? {}).filter(([, count]) => count > 0)
+  return ending.length > 0 ? Object.fromEntries(ending) : undefined
 }
 
 /** What is not there any more; undefined: nothing is missing. */
-export function endedBetween(before: Counts, after: Counts): Counts | undefined {
-  const ended = Object.entries(before).map(([kind, count]) => [kind, count - (after[kind] ?? 0)] as const)
-  const counts = ended.filter(([, count]) => count > 0)
-  return counts.length > 0 ? Object.fromEntries(counts) : undefined
+function endedBetween(before: Counts, after: Counts): Counts | undefined {
+  return onlyEnding(
+    Object.fromEntries(Object.entries(before).map(([kind, count]) => [kind, count - (after[kind] ?? 0)])),
+  )
 }

@@ -20,7 +20,7 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   former?: Values
   /** Fields that were changed and that the service does not tell. */
   hidden?: readonly string[]
-  ends?: AppliedChange['ends']
+  ends?: AppliedChange['ends'] | undefined
 }
 
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */

@@ -6,7 +6,16 @@ import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
 import { type FileField, type Kind, maxChanges, type Section } from './contract.ts'
-import { type Counts, endedBetween, endingOf } from './endings.ts'
+import {
+  addCounts,
+  type Counts,
+  type Ended,
+  type Ending,
+  EndingWatch,
+  endingsOfChange,
+  endingsOfDeletion,
+  onlyEnding,
+} from './endings.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
@@ -62,7 +71,7 @@ export class Steps {
       this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
       return undefined
     }
-    const refused = await this.#refusal(
+    const judged = await this.#refusal(
       this.#updateOf(kind),
       async (call) => {
         await this.#judge(kind, found, call)
@@ -77,11 +86,11 @@ export class Steps {
       },
       { path: item.path, kind, stored: found },
     )
-    if (refused === undefined) return undefined
-    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
-    if (refused.refused === null)
-      this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
-    return refused.refused === null || this.#on.isRehearsal ? refused : undefined
+    if (judged === undefined) return undefined
+    const { refused } = judged
+    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, refused })
+    if (refused === null) this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
+    return refused === null || this.#on.isRehearsal ? { refused } : undefined
   }
 
   #updateOf(kind: Kind): Endpoint {
@@ -99,7 +108,7 @@ export class Steps {
 
   /** Gives an object that the set has taken over back to nobody. */
   async release(kind: Kind, stored: StoredObject): Promise<void> {
-    const refused = await this.#refusal(
+    const judged = await this.#refusal(
       this.#updateOf(kind),
       async (call) => {
         await this.#judge(kind, stored, call)
@@ -114,9 +123,10 @@ export class Steps {
       },
       { path: `body.document.${kind.section}`, kind, stored, prefix: `cannot release "${stored.key}": ` },
     )
-    if (!refused) return
-    this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, ...refused })
-    if (refused.refused === null)
+    if (!judged) return
+    const { refused } = judged
+    this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, refused })
+    if (refused === null)
       this.#found.addApplied(stored, {
         action: 'release',
         before: null,
@@ -177,7 +187,7 @@ export class Steps {
       rules.hiddenValues(kind, onlyOf(item.values, made), item.omitted),
     )
     let reply: Values | undefined
-    const refused = await this.#refusal(
+    const done = await this.#refusal(
       kind.create,
       async (call) => {
         reply = await call({ body })
@@ -185,7 +195,7 @@ export class Steps {
       { path: item.path, kind, inTheWay },
     )
     const line = { section: kind.section, orgId, key: item.key, id: null }
-    if (refused) this.#found.change(line, { action: 'create', before: null, after, ...refused })
+    if (done) this.#found.change(line, { action: 'create', before: null, after, refused: done.refused })
     if (!reply) {
       this.#found.markItemFailed(kind, item)
       return undefined
@@ -314,21 +324,24 @@ export class Steps {
     const present = this.#state.file(kind, stored)
     const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
-    const ending = isNew ? undefined : endingOf(kind.section, asked)
-    let ends = null as Counts | null
-    const refused = await this.#refusal(
+    const done = await this.#refusal(
       entry,
       async (call) => {
-        const found = target ?? rules.targetOf(kind, stored)
-        const count = async () => ending?.counts(await this.#effect(ending.entry, found))
-        const former = await count()
-        reply = await call({ ...found, body })
-        ends = (former && endedBetween(former, (await count())!)) ?? null
+        reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
       },
-      { path, kind, stored, inTheWay, alreadyRefused: about.refused },
+      {
+        path,
+        kind,
+        stored,
+        inTheWay,
+        alreadyRefused: about.refused,
+        endings: endingsOfChange(kind.section, asked, isNew),
+      },
     )
-    if (!refused) return
-    if (ends) this.#end(stored, ends, { ...refused, comesAgain: ending?.comesAgain })
+    if (!done) return
+    const { refused, ended } = done
+    const ends = onlyEnding(seenOf(ended)) ?? null
+    this.#end(stored, ended)
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
     const whole = now && this.#state.file(kind, now)
     const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
@@ -348,29 +361,24 @@ export class Steps {
         before,
         after,
         renamedFrom,
-        ends: refused.refused === null ? ends : null,
-        ...refused,
+        ends,
+        refused,
       },
     )
-    if (!now || refused.refused !== null) return
+    if (!now || refused !== null) return
     this.#found.addApplied(now, {
       action: 'update',
       before: onlyOf(present, names),
       after: onlyOf(whole!, names),
       former: stored.record,
       hidden: names.filter((name) => !Object.hasOwn(present, name)),
-      ...(ends && { ends }),
+      ends: lostOf(ended),
     })
   }
 
-  /** What a change has ended, for the version of the plan. Keys of the organization are nobody's to change from now on. */
-  #end(
-    { section, id }: StoredObject,
-    counts: Counts,
-    { refused, comesAgain }: { refused: string | null; comesAgain: boolean | undefined },
-  ): void {
-    this.#found.end({ counts, isVisible: refused === null, comesAgain })
-    if (section !== 'organizations') return
+  /** What a change has ended. Keys of the organization are nobody's to change from now on. */
+  #end({ section, id }: StoredObject, ended: readonly Ended[]): void {
+    if (section !== 'organizations' || !ended.some(({ counts }) => onlyEnding(counts))) return
     for (const ended of ['apiKeys', 'enrollmentKeys'] as const)
       for (const key of this.#state.has(ended) ? this.#state.all(ended) : [])
         if (key.orgId === id) this.#state.remove(ended, key.id)
@@ -400,47 +408,64 @@ export class Steps {
       rules.hiddenValues(kind, this.#state.file(kind, stored)),
       null,
     ).before
-    const target = rules.targetOf(kind, stored)
-    const counting = endsOf(kind)
-    let ends = null as Counts | null
-    const refused = await this.#refusal(
+    const done = await this.#refusal(
       remove,
       async (call) => {
-        if (counting) {
-          const { entry, counts: countsOf } = counting
-          const counts = countsOf(await this.#effect(entry, target))
-          // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
-          const isVisible = refusalOf(this.#context.calls, entry, this.#on.admitted) === undefined
-          this.#found.end({ counts, isVisible })
-          if (isVisible) ends = counts
-        }
-        await call(target)
+        await call(rules.targetOf(kind, stored))
       },
-      { path, kind, stored, onConflict, prefix: `cannot delete "${stored.key}": ` },
+      {
+        path,
+        kind,
+        stored,
+        onConflict,
+        prefix: `cannot delete "${stored.key}": `,
+        endings: endingsOfDeletion(kind.section),
+        isDeletion: true,
+      },
     )
-    if (!refused) return
+    if (!done) return
+    const { refused, ended } = done
     this.#found.change(shownAs(kind, stored), {
       action: 'delete',
       before,
       after: null,
-      ends,
-      refused: excess ?? refused.refused,
+      ends: seenOf(ended) ?? null,
+      refused: excess ?? refused,
     })
-    if (refused.refused !== null) return
-    // Much of an organization is made again with it.
-    const lost = kind.ends && ends ? endedBetween(ends, {}) : undefined
+    if (refused !== null) return
     this.#found.addApplied(stored, {
       action: 'delete',
       before: this.#state.whole(kind, stored),
       after: null,
-      ...(lost && { ends: lost }),
+      ends: lostOf(ended),
     })
     this.#state.remove(kind.section, stored.id)
   }
 
-  /** What ends with a record, for the version of the plan, whoever may see it. */
-  #effect(entry: Endpoint, input: RawInput): Promise<Values> {
-    return this.#context.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
+  /** Counts what may end with a step, for the version of the plan, whoever may see it. */
+  #beginToWatch(watch: EndingWatch, kind: Kind, stored: StoredObject, isVisible: boolean): Promise<void> {
+    const { calls, on } = this.#context
+    const target = rules.targetOf(kind, stored)
+    const about = {
+      db: this.#tx,
+      scope: this.#scope,
+      now: on.now,
+      ask: (entry: Endpoint) => calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, target),
+    }
+    return watch.begin(
+      about,
+      stored,
+      ({ shownTo }) => isVisible && refusalOf(calls, shownTo, this.#on.admitted) === undefined,
+    )
+  }
+
+  /** What has ended, for the version of the plan, and for a rollback, which ends nothing that has come since. */
+  #noteEnded(ended: readonly Ended[]): void {
+    for (const { ending, isVisible, counts, mark } of ended) {
+      const noted = onlyEnding(mark ?? counts)
+      const { comesAgain, isTransient } = ending
+      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, comesAgain })
+    }
   }
 
   #call(entry: Endpoint, { params, ...asked }: RawInput): Promise<Values> {
@@ -456,20 +481,44 @@ export class Steps {
   async #refusal(
     entry: Endpoint,
     step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
-    { path, kind, stored, inTheWay, alreadyRefused = null, onConflict, prefix = '' }: Step,
-  ): Promise<{ refused: string | null } | undefined> {
-    if (this.#found.changes.length > maxChanges) return { refused: null }
+    {
+      path,
+      kind,
+      stored,
+      inTheWay,
+      alreadyRefused = null,
+      onConflict,
+      prefix = '',
+      endings = [],
+      isDeletion = false,
+    }: Step,
+  ): Promise<{ refused: string | null; ended: readonly Ended[] } | undefined> {
+    if (this.#found.changes.length > maxChanges) return { refused: null, ended: [] }
     // A plan says what would be, whoever asks: its transaction is rolled back.
     const refused = alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
+    const watch = new EndingWatch(endings, { isDeletion })
     const because = (why: string | null) => {
       if (why !== null && alreadyRefused === null) this.#found.refuse(path, `${prefix}${why}`)
-      return { refused: why }
+      this.#noteEnded(watch.ended)
+      return { refused: why, ended: watch.ended }
+    }
+    // Whoever may not change something is not told what that would end. A deletion needs no other permission to be planned.
+    const begin = async () => {
+      if (stored && endings.length > 0)
+        await this.#beginToWatch(watch, kind, stored, isDeletion || refused === null)
     }
     try {
       // What a membership needs is locked until the plan ends: accounts and tenants that others use.
       const isTried = this.#on.isRehearsal && kind.section !== 'memberships'
-      if (refused !== null && !isTried) return because(refused)
-      const made = () => step((input) => this.#call(entry, input))
+      if (refused !== null && !isTried) {
+        await begin()
+        return because(refused)
+      }
+      const made = async () => {
+        await begin()
+        await step((input) => this.#call(entry, input))
+        await watch.end()
+      }
       const isUnique = kind.section === 'organizations'
       await inNestedTransaction(this.#tx, () =>
         isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
@@ -507,6 +556,9 @@ type Step = {
   onConflict?: (() => void) | undefined
   /** Of its faults. */
   prefix?: string
+  /** What else it may end. */
+  endings?: readonly Ending[]
+  isDeletion?: boolean
 }
 
 /** An object that a file changes; `refused`: why the set may not take it over. */
@@ -532,11 +584,13 @@ const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: r
     .map(({ name }) => name)
     .filter((name) => rules.canonical(before[name]) !== rules.canonical(after[name]))
 
-/** How it is known what ends with an object of a kind. */
-const endsOf = ({ remove, ends }: Kind): Kind['ends'] => {
-  const effect = remove?.effect
-  return effect ? { entry: effect, counts: (reply) => reply as Record<string, number> } : ends
-}
+/** What the caller may see of what has ended. */
+const seenOf = (ended: readonly Ended[]): Counts | undefined =>
+  addCounts(ended.filter(({ isVisible }) => isVisible).map(({ counts }) => counts))
+
+/** What no rollback brings back. */
+const lostOf = (ended: readonly Ended[]): Counts | undefined =>
+  onlyEnding(seenOf(ended.filter(({ ending }) => !ending.isRestored)))
 
 /** With the id by which people and the audit log know it. */
 const shownAs = (kind: Kind, stored: StoredObject): StoredObject => ({

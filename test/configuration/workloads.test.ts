@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { type Kind, kinds, type Section, sections } from '../../src/configuration/contract.ts'
+import { endingsOfDeletion } from '../../src/configuration/endings.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { permissions as every } from '../../src/core/permissions.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
@@ -15,8 +16,9 @@ const isOpen = ({ access }: Endpoint, to: 'organization') =>
 const permissionOf = ({ access }: Endpoint) => (access.who === 'user' && access.permission) || undefined
 
 /** Every entry that files call for objects of a kind. */
-const calledFor = ({ list, create, unmade, update, remove, ends, parts = [] }: Kind): Endpoint[] => [
-  ...[list, update, remove, remove?.effect, ends?.entry].filter((entry) => entry !== undefined),
+const calledFor = ({ section, list, create, unmade, update, remove, parts = [] }: Kind): Endpoint[] => [
+  ...[list, update, remove].filter((entry) => entry !== undefined),
+  ...endingsOfDeletion(section).map(({ shownTo }) => shownTo),
   ...(unmade === undefined ? [create] : []),
   ...parts.flatMap(({ entry, shownBy }) => [entry, ...(shownBy ? [shownBy] : [])]),
 ]

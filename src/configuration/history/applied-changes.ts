@@ -1,7 +1,7 @@
 import { isJsonObject } from '../../core/json.ts'
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
-import type { Counts } from '../endings.ts'
+import { addCounts, type Counts } from '../endings.ts'
 import { canonical, type Ids, secretFields, type Values } from '../rules.ts'
 
 /** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
@@ -110,5 +110,5 @@ const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => (
     after: { ...one.ids.after, ...next.ids.after },
   },
   withheld: one.action === 'create' ? [] : [...one.withheld, ...next.withheld],
-  ...((one.ends ?? next.ends) && { ends: { ...one.ends, ...next.ends } }),
+  ...((one.ends ?? next.ends) && { ends: addCounts([one.ends, next.ends])! }),
 })

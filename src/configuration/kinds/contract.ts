@@ -11,7 +11,6 @@ import { roles } from '../../identity/roles/contract.ts'
 import { people } from '../../identity/users/contract.ts'
 import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
-import { ssoIdentities } from '../../sso/identities/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
 import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
@@ -80,8 +79,6 @@ export type KindEntries = {
   ofSystem?: { list: Endpoint; update: Endpoint }
   /** Files of one organization have none. */
   wholePartner?: boolean
-  /** What ends with a record, where the entry of its deletion has no `effect`. */
-  ends?: { entry: Endpoint; counts(reply: RecordValues): Record<string, number> }
   /** The field of replies that is the record; undefined: the reply is. */
   reply?: 'data'
   /** What an object is called, within its organization. */
@@ -213,11 +210,6 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     create: deviceGroups.create,
     update: deviceGroups.update,
     remove: deviceGroups.remove,
-    ends: {
-      entry: deviceGroups.show,
-      // A filter finds the members of a dynamic group again.
-      counts: ({ type, deviceCount }) => ({ groupMembers: type === 'static' ? Number(deviceCount) : 0 }),
-    },
     key: 'name',
     owner: 'organization',
     merged: [],
@@ -303,10 +295,6 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     create: ssoProviders.create,
     update: ssoProviders.update,
     remove: ssoProviders.remove,
-    ends: {
-      entry: ssoIdentities.list,
-      counts: ({ pagination }) => ({ identities: Number((pagination as { total: number }).total) }),
-    },
     reply: 'data',
     key: 'name',
     owner: 'organization',

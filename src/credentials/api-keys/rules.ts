@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { invalid, Problem } from '../../core/errors.ts'
-import { hasPermission, type Permission } from '../../core/permissions.ts'
+import { hasPermission, missingPermissions, type Permission } from '../../core/permissions.ts'
 import { randomBytes } from '../../core/random.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
@@ -93,6 +93,26 @@ export function effectivePermissions(
 ): ReadonlySet<string> {
   if (scopes.includes('*')) return creator
   return new Set(scopes.filter((scope) => hasPermission(creator, scope as Permission)))
+}
+
+/** What a key may do and reaches, which its creator decides. */
+export type KeyAccess = {
+  permissions: ReadonlySet<string>
+  /** null: all. */
+  siteIds: readonly string[] | null
+  groupIds: readonly string[] | null
+}
+
+const isWithin = (reach: readonly string[] | null, of: readonly string[] | null): boolean =>
+  of === null || (reach?.every((id) => of.includes(id)) ?? false)
+
+/** `all`: the key can do nothing any more; undefined: it loses nothing. */
+export function lossBetween(before: KeyAccess, after: KeyAccess): 'all' | 'part' | undefined {
+  if (before.permissions.size === 0) return undefined
+  if (after.permissions.size === 0) return 'all'
+  const keepsPermissions = missingPermissions(after.permissions, before.permissions).length === 0
+  const keepsReach = isWithin(before.siteIds, after.siteIds) && isWithin(before.groupIds, after.groupIds)
+  return keepsPermissions && keepsReach ? undefined : 'part'
 }
 
 export const applyChange = (key: ApiKey, change: ApiKeyChange): ApiKey => ({

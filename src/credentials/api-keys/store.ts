@@ -38,7 +38,10 @@ const eb = expressionBuilder<Tables, 'api_keys'>()
 
 /** Keys that can be used, as `statusAt` says of one. */
 export const isUsableApiKey = (now: Instant) =>
-  eb.and([eb('status', '=', 'active'), eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)])])
+  eb.and([
+    eb('api_keys.status', '=', 'active'),
+    eb.or([eb('api_keys.expires_at', 'is', null), eb('api_keys.expires_at', '>', now)]),
+  ])
 
 const keysIn = (db: Db, scope: Scope) => db.selectFrom('api_keys').where(inScope(scope, 'api_keys.org_id'))
 
@@ -81,6 +84,40 @@ export async function listUsableApiKeysById(
 ): Promise<ApiKey[]> {
   const rows = await readById(usableIn(db, scope, now), 'api_keys.id', page, (q) => q.select(columns))
   return rows.map(read)
+}
+
+/** Keys in use that a person has made, with the partners of their organizations. */
+export function listUsableApiKeysBy(
+  db: Db,
+  scope: Scope,
+  createdBy: string,
+  now: Instant,
+): Promise<{ id: string; orgId: string; partnerId: string; scopes: string }[]> {
+  return usableIn(db, scope, now)
+    .where('created_by', '=', createdBy)
+    .innerJoin('organizations as o', 'o.id', 'api_keys.org_id')
+    .select(['api_keys.id', 'api_keys.org_id as orgId', 'o.partner_id as partnerId', 'api_keys.scopes'])
+    .execute()
+}
+
+/** Who has made keys in use, of the people who have one of these roles. */
+export async function listApiKeyCreators(
+  db: Db,
+  scope: Scope,
+  roleIds: readonly string[],
+  now: Instant,
+): Promise<string[]> {
+  const holders = db
+    .selectFrom('organization_memberships')
+    .select('user_id')
+    .where('role_id', 'in', roleIds)
+    .union(db.selectFrom('partner_memberships').select('user_id').where('role_id', 'in', roleIds))
+  const rows = await usableIn(db, scope, now)
+    .select('created_by')
+    .distinct()
+    .where('created_by', 'in', holders)
+    .execute()
+  return rows.map((row) => row.created_by)
 }
 
 /** How many keys in use expire within a time. */
