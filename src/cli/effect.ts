@@ -23,6 +23,8 @@ const names: Readonly<Record<string, readonly [one: string, several: string]>> =
   deliveries: ['delivery', 'deliveries'],
   identities: ['linked identity', 'linked identities'],
   limitedApiKeys: ['API key in part', 'API keys in part'],
+  pendingDeliveries: ['pending delivery', 'pending deliveries'],
+  selections: ['selection of it by a member of the partner', 'selections of it by members of the partner'],
   groupMembers: ['membership of a device', 'memberships of devices'],
 }
 

@@ -5,11 +5,15 @@ import { countLosses, readAccessOfKeys } from '../credentials/api-keys/access.ts
 import { apiKeys } from '../credentials/api-keys/contract.ts'
 import { listApiKeyCreators } from '../credentials/api-keys/store.ts'
 import { deviceGroups } from '../groups/contract.ts'
+import { countPinned } from '../groups/members.ts'
 import { getGroup } from '../groups/store.ts'
 import { listDescendants } from '../identity/roles/inheritance.ts'
 import { ssoIdentities } from '../sso/identities/contract.ts'
 import type { Db } from '../storage/open.ts'
 import { orgs } from '../tenancy/contract.ts'
+import { countSelections } from '../tenancy/store.ts'
+import { webhooks } from '../webhooks/contract.ts'
+import { countWaitingDeliveries } from '../webhooks/deliveries/store.ts'
 import type { Section } from './contract.ts'
 import type { StoredObject, Values } from './rules.ts'
 
@@ -97,6 +101,13 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       begin: counted(async ({ ask }) => (await ask(orgs.deletion)) as Counts),
     },
     {
+      of: ['deletion'],
+      shownTo: orgs.deletion,
+      // Whoever makes an organization may see it from then on, and it is among those that they have selected.
+      comesAgain: true,
+      begin: counted(async ({ db, scope }, { id }) => ({ selections: await countSelections(db, scope, id) })),
+    },
+    {
       of: ['change'],
       fields: ['status'],
       shownTo: orgs.update,
@@ -126,8 +137,11 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       of: ['deletion'],
       shownTo: deviceGroups.show,
       begin: counted(async ({ db, scope }, { id, record }) => {
-        // A filter finds the members of a dynamic group again.
-        const members = record.type === 'static' ? (await getGroup(db, scope, id)).deviceCount : 0
+        const isStatic = record.type === 'static'
+        // A filter finds the members of a dynamic group again, but for those that somebody has pinned.
+        const members = isStatic
+          ? (await getGroup(db, scope, id)).deviceCount
+          : await countPinned(db, scope, id)
         return { groupMembers: members }
       }),
     },
@@ -139,6 +153,17 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       comesAgain: true,
       isRestored: true,
       begin: keysOf(async (_, { record }) => [String(record.userId)], true),
+    },
+  ],
+  webhooks: [
+    {
+      of: ['deletion'],
+      shownTo: webhooks.list,
+      comesAgain: true,
+      isTransient: true,
+      begin: counted(async ({ db, scope }, { id }) => ({
+        pendingDeliveries: await countWaitingDeliveries(db, scope, id),
+      })),
     },
   ],
   ssoProviders: [

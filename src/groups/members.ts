@@ -4,6 +4,7 @@ import type { CursorPage, CursorPageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { readCursorPage } from '../storage/query/pages.ts'
 import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
@@ -179,6 +180,10 @@ export async function pinMember(db: Db, groupId: string, deviceId: string, isPin
     .where('device_id', '=', deviceId)
     .execute()
 }
+
+/** Devices that stay in a dynamic group whatever its filter matches: no filter finds them again. */
+export const countPinned = (db: Db, scope: Scope, groupId: string): Promise<number> =>
+  countRowsOf(membersIn(db, scope, groupId).where('m.is_pinned', '=', 1))
 
 async function recordChanges(
   db: Db,

@@ -1,8 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
+
+const never = {
+  operator: 'AND',
+  conditions: [{ field: 'hostname', operator: 'equals', value: 'nobody' }],
+}
 
 onEveryDatabase((_, open) => {
   const begin = async () => {
@@ -112,6 +119,105 @@ onEveryDatabase((_, open) => {
       const people = by(await addOrgUser(service, 'people', world.orgs.bakery.id, { role }))
       const { changes } = await people.plan({ memberships: [] }, pruned)
       expect(JSON.stringify(changes)).not.toContain('apiKeys')
+    })
+  })
+
+  describe('an organization that a rollback makes again', () => {
+    it('is said to lose what ended with it, but for what is made again', async () => {
+      const { service, acme } = await begin()
+      const email = 'guest@example.com'
+      const member = { org: 'florist', email, name: 'Guest', role: 'Org Viewer' }
+      await acme.apply({
+        organizations: [{ slug: 'florist', name: 'Florist' }],
+        sites: [{ org: 'florist', name: 'Store' }],
+        memberships: [member],
+      })
+      const { data } = await acme.client.call(api.orgs.list)
+      const orgId = data.find(({ slug }) => slug === 'florist')!.id
+      await acme.client.call(api.sites.create, { body: { orgId, name: 'By hand' } })
+      const { key } = await acme.client.call(api.enrollmentKeys.create, { body: { orgId, name: 'Door' } })
+      const machine = { ...api.agents.enroll.example, enrollmentKey: key }
+      await service.client().call(api.agents.enroll, { body: machine })
+      await addOrgUser(service, 'florist', orgId)
+      const none = { organizations: [], sites: [], memberships: [] }
+      const { applyId } = await acme.apply(none, pruned)
+      const { lost } = await acme.planBack(applyId)
+      expect(lost).toMatchObject([
+        {
+          section: 'organizations',
+          name: 'florist',
+          reason: 'does not get back what ended: 1 devices, 1 enrollmentKeys, 1 members, 1 sites',
+        },
+        { section: 'memberships', reason: 'is invited again, and has to accept' },
+      ])
+    })
+
+    it('is selected by nobody any more who had selected it', async () => {
+      const { acme } = await begin()
+      const guest = {
+        email: 'guest@example.com',
+        name: 'Guest',
+        role: 'Partner Viewer',
+        orgAccess: 'selected',
+        orgs: ['florist'],
+      }
+      await acme.apply({ organizations: [{ slug: 'florist', name: 'Florist' }], memberships: [guest] })
+      const gone = { organizations: [] }
+      const { applyId, changes } = await acme.apply(gone, pruned)
+      expect(changes).toMatchObject([{ action: 'delete', ends: { selections: 1 } }])
+      expect((await acme.planBack(applyId)).lost).toMatchObject([
+        { reason: 'does not get back what ended: 1 selections' },
+      ])
+    })
+  })
+
+  describe('what is pruned', () => {
+    it('ends the pins of a dynamic group, which no filter finds again', async () => {
+      const { world, acme, bakery } = await begin()
+      const filters = [{ org: 'bakery', name: 'Nobody', conditions: never }]
+      const group = { org: 'bakery', name: 'Kept', type: 'dynamic', filter: 'Nobody' }
+      const made = await acme.apply({ filters, deviceGroups: [group] })
+      const { data } = await bakery.client.call(api.deviceGroups.list, {})
+      const { id } = data.find(({ name }) => name === 'Kept')!
+      const { deviceId } = world.orgs.bakery
+      await bakery.client.call(api.deviceGroups.pin, { params: { id, deviceId } })
+      await expect(acme.planBack(made.applyId)).rejects.toMatchObject({
+        message: expect.stringContaining('1 groupMembers would end with it'),
+      })
+      const { applyId, changes } = await acme.apply({ deviceGroups: [] }, pruned)
+      expect(changes).toMatchObject([{ action: 'delete', ends: { groupMembers: 1 } }])
+      expect((await acme.planBack(applyId)).lost).toMatchObject([
+        { reason: 'does not get back what ended: 1 groupMembers' },
+      ])
+    })
+
+    it('ends the deliveries of a webhook that are still to be made, without outdating the plan', async () => {
+      const { service, world, acme } = await begin()
+      const { id: orgId, webhookId } = world.orgs.bakery
+      const deliver = () => {
+        const now = new Date().toISOString()
+        const about = {
+          id: newId(),
+          webhookId,
+          orgId,
+          event: 'patch.failed',
+          eventId: newId(),
+          payload: {},
+          now,
+        }
+        return service.storage.write((tx) => insertRequested(tx, about as never))
+      }
+      await deliver()
+      await acme.apply({ webhooks: [{ org: 'bakery', name: 'bakery webhook' }] }, { adopt: true })
+      const gone = { webhooks: [] }
+      const { changes, version } = await acme.plan(gone, pruned)
+      expect(changes).toMatchObject([{ action: 'delete', ends: { pendingDeliveries: 1 } }])
+      await deliver()
+      const { applyId, changes: done } = await acme.apply(gone, pruned, version)
+      expect(done).toMatchObject([{ ends: { pendingDeliveries: 2 } }])
+      expect((await acme.planBack(applyId)).lost).toMatchObject([
+        { reason: expect.stringContaining('2 pendingDeliveries') },
+      ])
     })
   })
 })

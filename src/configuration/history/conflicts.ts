@@ -45,7 +45,7 @@ export function laterDependents(
 }
 
 /** What a deletion calls the objects of a section that it ends, where that is another word. */
-const endedAs: Partial<Record<Section, string>> = { memberships: 'members' }
+export const endedAs: Partial<Record<Section, string>> = { memberships: 'members' }
 
 /**
  * What ends with what a rollback deletes has come after the apply; but for what the apply made, which ends in these sections.

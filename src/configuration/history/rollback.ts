@@ -1,5 +1,6 @@
 import { isJsonObject } from '../../core/json.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
+import { addCounts, type Counts, onlyEnding } from '../endings.ts'
 import type { Owners } from '../owners.ts'
 import {
   canonical,
@@ -11,7 +12,7 @@ import {
 } from '../rules.ts'
 import type { State } from '../state.ts'
 import { type AppliedChange, mergedByObject, withoutFreeSecrets } from './applied-changes.ts'
-import { laterDependents, timeOf } from './conflicts.ts'
+import { endedAs, laterDependents, timeOf } from './conflicts.ts'
 import type { Lost } from './contract.ts'
 
 /** What a rollback does: objects to be as they were, and objects that an apply made or took over. */
@@ -72,7 +73,8 @@ export function rollbackOf(
         put({ ...(org !== null && { org }), ...named(one, nameOf) })
         if (one.withheld.length > 0)
           lose(`is made again without the secrets in its ${one.withheld.join(', ')}`)
-        if (one.ends) lose(whatEnded(one.ends))
+        const ended = onlyEnding(addCounts([one.ends, madeAgainIn(one, all)]))
+        if (ended) lose(whatEnded(ended))
         if (section === 'memberships') lose('is invited again, and has to accept')
       }
       continue
@@ -142,6 +144,18 @@ const isRestored = (one: AppliedChange): boolean =>
 const whatEnded = (ends: NonNullable<AppliedChange['ends']>): string => {
   const counts = Object.entries(ends).map(([kind, count]) => `${count} ${kind}`)
   return `does not get back what ended: ${counts.join(', ')}`
+}
+
+/** What ended with an organization and is made again with it, as less that is lost. */
+function madeAgainIn({ section, id }: AppliedChange, all: readonly AppliedChange[]): Counts {
+  const counts: Counts = {}
+  if (section !== 'organizations') return counts
+  for (const one of all) {
+    if (one.action !== 'end' || one.orgId !== id || !isRestored(one)) continue
+    const what = endedAs[one.section] ?? one.section
+    counts[what] = (counts[what] ?? 0) - 1
+  }
+  return counts
 }
 
 const whyLost = ({ section, withheld }: AppliedChange): string =>

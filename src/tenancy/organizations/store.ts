@@ -191,3 +191,14 @@ export async function grantOrg(db: Db, partnerId: string, userId: string, orgId:
     .expression(selected)
     .execute()
 }
+
+/** Members of its partner who see selected organizations, and this one among them. */
+export const countSelections = (db: Db, scope: Scope, orgId: string): Promise<number> =>
+  countRowsOf(
+    db
+      .selectFrom('partner_membership_orgs')
+      .innerJoin('partner_memberships as m', 'm.id', 'partner_membership_orgs.membership_id')
+      .where('m.org_access', '=', 'selected')
+      .where('partner_membership_orgs.org_id', '=', orgId)
+      .where(inScope(ofOne(scope), 'partner_membership_orgs.org_id')),
+  )

@@ -157,6 +157,15 @@ function found(row: PublicRow | undefined): WebhookDelivery {
   return read(row)
 }
 
+/** Deliveries of a webhook that are still to be made. */
+export const countWaitingDeliveries = (db: Db, scope: Scope, webhookId: string): Promise<number> =>
+  countRowsOf(
+    deliveriesIn(db, scope)
+      .where('webhook_id', '=', webhookId)
+      .where('status', 'in', ['pending', 'retrying'])
+      .where(isUndelivered),
+  )
+
 /** Number of deliveries in each state. */
 export async function countDeliveries(
   db: Db,
