@@ -25,6 +25,7 @@ const names: Readonly<Record<string, readonly [one: string, several: string]>> =
   limitedApiKeys: ['API key in part', 'API keys in part'],
   pendingDeliveries: ['pending delivery', 'pending deliveries'],
   selections: ['selection of it by a member of the partner', 'selections of it by members of the partner'],
+  sessions: ['session', 'sessions'],
   groupMembers: ['membership of a device', 'memberships of devices'],
 }
 

@@ -1,5 +1,5 @@
 import type { Endpoint } from '../core/endpoint.ts'
-import type { Scope } from '../core/scope.ts'
+import { organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { countLosses, readAccessOfKeys } from '../credentials/api-keys/access.ts'
 import { apiKeys } from '../credentials/api-keys/contract.ts'
@@ -8,6 +8,8 @@ import { deviceGroups } from '../groups/contract.ts'
 import { countPinned } from '../groups/members.ts'
 import { getGroup } from '../groups/store.ts'
 import { listDescendants } from '../identity/roles/inheritance.ts'
+import { countSessionsIn } from '../identity/sessions/tenants.ts'
+import { people } from '../identity/users/contract.ts'
 import { ssoIdentities } from '../sso/identities/contract.ts'
 import type { Db } from '../storage/open.ts'
 import { orgs } from '../tenancy/contract.ts'
@@ -174,6 +176,19 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       fields: ['type', 'preset', 'issuer', 'entityId'],
       ...identities,
       comesAgain: true,
+    },
+    {
+      of: ['deletion', 'change'],
+      ofNew: true,
+      shownTo: people.list,
+      comesAgain: true,
+      isTransient: true,
+      // Those that began at it, or with a password where single sign-on is enforced from now on.
+      begin: async ({ db, now }, { orgId }) => {
+        const count = () => countSessionsIn(db, organizationScope(orgId!), now)
+        const before = await count()
+        return { ended: async () => ({ sessions: before - (await count()) }) }
+      },
     },
   ],
 }

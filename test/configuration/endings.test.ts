@@ -3,6 +3,7 @@ import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { endpointsOf, issuer, oidc } from '../sso/provider-fixture.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
 
@@ -218,6 +219,53 @@ onEveryDatabase((_, open) => {
       expect((await acme.planBack(applyId)).lost).toMatchObject([
         { reason: expect.stringContaining('2 pendingDeliveries') },
       ])
+    })
+  })
+
+  describe('an identity provider', () => {
+    const provider = (values: object) => ({
+      ssoProviders: [{ org: 'bakery', name: 'bakery provider', ...values }],
+    })
+    const signedIn = async () => {
+      const stage = await begin()
+      const { service, world, acme, bakeryId } = stage
+      const { providerId } = world.orgs.bakery
+      const token = await addOrgUser(service, 'person', bakeryId)
+      const set = (table: 'sessions' | 'sso_providers', values: object, where: [string, unknown]) =>
+        service.storage.write((tx) =>
+          tx
+            .updateTable(table)
+            .set(values)
+            .where(where[0] as never, '=', where[1] as never)
+            .execute(),
+        )
+      await acme.apply(provider({}), { adopt: true })
+      await set('sso_providers', { status: 'active' }, ['id', providerId])
+      const { id } = await service.client(token).call(api.users.me, {})
+      await set('sessions', { sso_provider_id: providerId }, ['user_id', id])
+      const me = () => service.client(token).call(api.users.me, {})
+      return { ...stage, me }
+    }
+
+    it('that is no longer active, or is pruned, ends the sessions that began at it', async () => {
+      const { acme, me } = await signedIn()
+      const gone = await acme.plan({ ssoProviders: [] }, pruned)
+      expect(gone.changes).toMatchObject([{ action: 'delete', ends: { sessions: 1 } }])
+      await me()
+      const { changes } = await acme.apply(provider({ status: 'inactive' }))
+      expect(changes).toMatchObject([{ after: { status: 'inactive' }, ends: { sessions: 1 } }])
+      await expect(me()).rejects.toMatchObject({ status: 401 })
+    })
+
+    it('that is made active and enforced ends the sessions that began with a password', async () => {
+      const { service, acme, bakeryId } = await begin()
+      const token = await addOrgUser(service, 'person', bakeryId)
+      const { name: _, ...whole } = { ...oidc, ...endpointsOf(issuer) }
+      await acme.apply(provider(whole), { adopt: true })
+      await service.storage.write((tx) => tx.updateTable('sso_providers').set({ enforce_sso: 1 }).execute())
+      const { changes } = await acme.apply(provider({ status: 'active' }))
+      expect(changes).toMatchObject([{ ends: { sessions: expect.any(Number) } }])
+      await expect(service.client(token).call(api.users.me, {})).rejects.toMatchObject({ status: 401 })
     })
   })
 })

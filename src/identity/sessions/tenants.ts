@@ -2,6 +2,7 @@ import type { ExpressionBuilder } from 'kysely'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { inScope } from '../../storage/query/scope.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { lockTenantInUse } from '../../tenancy/access.ts'
@@ -34,6 +35,16 @@ export async function endPasswordSessions(db: Db, orgId: string, now: Instant): 
     .where('sso_provider_id', 'is', null)
     .execute()
 }
+
+/** Sessions in a tenant itself that have not ended. */
+export const countSessionsIn = (db: Db, scope: Scope, now: Instant): Promise<number> =>
+  countRowsOf(
+    db
+      .selectFrom('sessions')
+      .where('context', '=', contextKey(contextOfScope(scope)))
+      .where('revoked_at', 'is', null)
+      .where('expires_at', '>', now),
+  )
 
 /** Ends every session in a tenant or in an organization of it, and every pending sign-in to one. */
 export async function endTenantSessions(db: Db, scope: Scope, now: Instant): Promise<void> {
