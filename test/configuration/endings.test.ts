@@ -268,4 +268,26 @@ onEveryDatabase((_, open) => {
       await expect(service.client(token).call(api.users.me, {})).rejects.toMatchObject({ status: 401 })
     })
   })
+
+  describe('a member whose selected organizations are gone', () => {
+    const guest = { email: 'guest@example.com', role: 'Partner Viewer', orgAccess: 'selected' }
+
+    it('is exported, taken over, changed and made again', async () => {
+      const { service, world, acme } = await begin()
+      const { id } = await acme.client.call(api.orgs.create, { body: { slug: 'florist', name: 'Florist' } })
+      await addPartnerUser(service, 'guest', world.partners.acme, [id], 'Partner Viewer')
+      await acme.client.call(api.orgs.remove, { params: { id } })
+      const all = (await acme.exported()).document.memberships!
+      const memberships = all.filter(({ email }) => email === guest.email)
+      expect(memberships).toMatchObject([{ ...guest, orgs: [] }])
+      const { changes } = await acme.apply({ memberships }, { adopt: true })
+      expect(changes).toMatchObject([{ action: 'adopt', refused: null }])
+      expect((await acme.plan({ memberships })).changes).toEqual([])
+      const { applyId } = await acme.apply({ memberships: [] }, pruned)
+      const back = await acme.rollBack(applyId)
+      expect(back.changes).toMatchObject([{ action: 'create', after: { orgAccess: 'none' } }])
+      const unlike = { ...guest, email: 'new@example.com', name: 'New', orgs: [] }
+      await expect(acme.plan({ memberships: [unlike] })).rejects.toMatchObject({ code: 'invalid_request' })
+    })
+  })
 })

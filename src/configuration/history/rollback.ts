@@ -70,7 +70,9 @@ export function rollbackOf(
       if (others.some((other) => !leaving.has(other.id))) conflicts.push(`${name} is there again`)
       else if (!isRestored(one)) lose(`is not made again, as ${whyLost(one)}`)
       else {
-        put({ ...(org !== null && { org }), ...named(one, nameOf) })
+        const { madeAgain }: Kind = kinds[section]
+        const values = named(one, nameOf)
+        put({ ...(org !== null && { org }), ...(madeAgain?.(values) ?? values) })
         if (one.withheld.length > 0)
           lose(`is made again without the secrets in its ${one.withheld.join(', ')}`)
         const ended = onlyEnding(addCounts([one.ends, madeAgainIn(one, all)]))

@@ -94,6 +94,8 @@ export type KindEntries = {
     params: { id: string }
     query: { orgId?: string | undefined; partnerId?: string | undefined }
   }
+  /** The values with which an object is made again, where no endpoint makes it with those that it had. */
+  madeAgain?(values: RecordValues): Record<string, unknown>
   /** The body of a change that changes nothing; its name, if not otherwise. */
   unchanged?(record: RecordValues): Record<string, unknown>
   /** Names of fields in a file, where they are not made from those of the endpoints. */
@@ -246,6 +248,11 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
       query: orgId === null ? { partnerId: String(partnerId) } : { orgId: String(orgId) },
     }),
     unchanged: ({ orgId, orgAccess, siteIds }) => (orgId === null ? { orgAccess } : { siteIds }),
+    // Nobody is invited to selected organizations without one of them.
+    madeAgain: ({ orgs, ...values }) =>
+      Array.isArray(orgs) && orgs.length === 0
+        ? { ...values, orgAccess: 'none' }
+        : { ...values, ...(orgs !== undefined && { orgs }) },
     // What people are called is theirs, once they have accepted.
     initial: ['name'],
     // Which organizations somebody sees ends with access to selected ones.

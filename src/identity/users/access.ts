@@ -24,7 +24,9 @@ export async function resolvePartnerAccess(
   }
   const orgIds = wanted.orgIds ?? before.orgIds ?? []
   const message = 'orgIds required when orgAccess is selected'
-  if (orgIds.length === 0) throw invalid([{ path: 'body.orgIds', message }], message)
+  // Whoever selected organizations that are deleted by now may stay as they are.
+  const isUnchanged = before.orgAccess === 'selected' && (before.orgIds ?? []).length === 0
+  if (orgIds.length === 0 && !isUnchanged) throw invalid([{ path: 'body.orgIds', message }], message)
   const found = await db
     .selectFrom('organizations')
     .select('id')
