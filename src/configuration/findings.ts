@@ -108,6 +108,8 @@ export class Findings {
         return isWhole && refersTo !== undefined && isSet && !Object.hasOwn(before ?? {}, name)
       })
       .map(({ name }) => name)
+    const kind: Kind = kinds[section]
+    const notMadeAgain = isWhole ? kind.notMadeAgain?.(record) : undefined
     const withheld = [...new Set([...kept.withheld, ...hidden, ...unnamed])]
     this.#applied.push({
       section,
@@ -119,6 +121,7 @@ export class Findings {
       ...kept,
       ids,
       withheld,
+      ...(notMadeAgain !== undefined && { notMadeAgain }),
       ...(ends && { ends }),
     })
   }

@@ -290,4 +290,23 @@ onEveryDatabase((_, open) => {
       await expect(acme.plan({ memberships: [unlike] })).rejects.toMatchObject({ code: 'invalid_request' })
     })
   })
+
+  describe('a member who was disabled', () => {
+    it('is not invited again by the rollback of what removed them', async () => {
+      const { acme, bakery } = await begin()
+      const viewer = { org: 'bakery', email: 'bakery-viewer@example.com', role: 'Org Viewer' }
+      await acme.apply({ memberships: [viewer] }, { adopt: true })
+      const { data } = await bakery.client.call(api.users.list, {})
+      const { id } = data.find(({ email }) => email === viewer.email)!
+      await bakery.client.call(api.users.change, { params: { id }, body: { status: 'disabled' } })
+      const { applyId } = await acme.apply({ memberships: [] }, pruned)
+      expect(await acme.planBack(applyId)).toMatchObject({
+        changes: [],
+        lost: [{ name: viewer.email, reason: 'is not made again, as it was disabled' }],
+      })
+      await acme.rollBack(applyId)
+      const after = (await bakery.client.call(api.users.list, {})).data
+      expect(after.some(({ email }) => email === viewer.email)).toBe(false)
+    })
+  })
 })

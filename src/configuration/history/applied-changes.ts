@@ -23,6 +23,8 @@ export type AppliedChange = {
   ids: { before: Ids; after: Ids }
   /** Fields from before of which something is not kept: secrets, and what the service does not tell. */
   withheld: string[]
+  /** Why what it deleted is not made again, if not for what is withheld. */
+  notMadeAgain?: string
   /** How much of each kind it ended besides, for good. */
   ends?: Readonly<Counts>
 }
@@ -110,5 +112,6 @@ const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => (
     after: { ...one.ids.after, ...next.ids.after },
   },
   withheld: one.action === 'create' ? [] : [...one.withheld, ...next.withheld],
+  ...(next.notMadeAgain !== undefined && { notMadeAgain: next.notMadeAgain }),
   ...((one.ends ?? next.ends) && { ends: addCounts([one.ends, next.ends])! }),
 })

@@ -139,6 +139,7 @@ const isDeletion = ({ action }: AppliedChange): boolean => action === 'delete' |
 const isRestored = (one: AppliedChange): boolean =>
   isDeletion(one) &&
   kinds[one.section].unmade === undefined &&
+  one.notMadeAgain === undefined &&
   one.withheld.every(
     (name) => Object.hasOwn(one.before ?? {}, name) && kinds[one.section].merged.includes(name),
   )
@@ -160,8 +161,8 @@ function madeAgainIn({ section, id }: AppliedChange, all: readonly AppliedChange
   return counts
 }
 
-const whyLost = ({ section, withheld }: AppliedChange): string =>
-  kinds[section].unmade ?? `its ${withheld.join(', ')} is kept nowhere`
+const whyLost = ({ section, withheld, notMadeAgain }: AppliedChange): string =>
+  kinds[section].unmade ?? notMadeAgain ?? `its ${withheld.join(', ')} is kept nowhere`
 
 /** What the former values name that is neither there nor made again, whatever has its name today. */
 function missingReferences(

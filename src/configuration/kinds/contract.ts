@@ -96,6 +96,8 @@ export type KindEntries = {
   }
   /** The values with which an object is made again, where no endpoint makes it with those that it had. */
   madeAgain?(values: RecordValues): Record<string, unknown>
+  /** Why an object that was deleted is not made again; undefined: it is. */
+  notMadeAgain?(record: RecordValues): string | undefined
   /** The body of a change that changes nothing; its name, if not otherwise. */
   unchanged?(record: RecordValues): Record<string, unknown>
   /** Names of fields in a file, where they are not made from those of the endpoints. */
@@ -253,6 +255,8 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
       Array.isArray(orgs) && orgs.length === 0
         ? { ...values, orgAccess: 'none' }
         : { ...values, ...(orgs !== undefined && { orgs }) },
+    // An invitation that its holder accepts would give back what an administrator has taken.
+    notMadeAgain: ({ status }) => (status === 'disabled' ? 'it was disabled' : undefined),
     // What people are called is theirs, once they have accepted.
     initial: ['name'],
     // Which organizations somebody sees ends with access to selected ones.
