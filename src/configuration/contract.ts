@@ -43,6 +43,12 @@ export const Change = z
       .describe(
         'How much else ends with what is deleted, or changed; limitedApiKeys can do less than before',
       ),
+    warning: z
+      .string()
+      .nullable()
+      .describe(
+        'What should be looked at, as the endpoint of the change says it to this caller; null: nothing',
+      ),
     refused: z.string().nullable().describe('Why this change is refused'),
     culprits: z
       .array(Culprit)

@@ -215,6 +215,15 @@ export class Findings {
     const { section, key, id } = about
     const org = this.#state.org(about)
     this.#subjects.push({ section, id, orgId: about.orgId })
-    this.#changes.push({ section, org, name: key, id, renamedFrom: null, ends: null, ...change })
+    this.#changes.push({
+      section,
+      org,
+      name: key,
+      id,
+      renamedFrom: null,
+      ends: null,
+      warning: null,
+      ...change,
+    })
   }
 }

@@ -195,7 +195,14 @@ export class Steps {
       { path: item.path, kind, inTheWay },
     )
     const line = { section: kind.section, orgId, key: item.key, id: null }
-    if (done) this.#found.change(line, { action: 'create', before: null, after, refused: done.refused })
+    if (done)
+      this.#found.change(line, {
+        action: 'create',
+        before: null,
+        after,
+        warning: warningOf(reply),
+        refused: done.refused,
+      })
     if (!reply) {
       this.#found.markItemFailed(kind, item)
       return undefined
@@ -362,6 +369,7 @@ export class Steps {
         after,
         renamedFrom,
         ends,
+        warning: warningOf(reply),
         refused,
       },
     )
@@ -583,6 +591,10 @@ const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: r
     .filter(({ name, guard }) => guard === undefined && !asked.includes(name))
     .map(({ name }) => name)
     .filter((name) => rules.canonical(before[name]) !== rules.canonical(after[name]))
+
+/** What an endpoint says beside what it has done. */
+const warningOf = (reply: Values | undefined): string | null =>
+  typeof reply?.warning === 'string' ? reply.warning : null
 
 /** What the caller may see of what has ended. */
 const seenOf = (ended: readonly Ended[]): Counts | undefined =>

@@ -64,6 +64,7 @@ describe('VariableMasker', () => {
         before: referring('nightingale'),
         after: referring('other'),
         ends: null,
+        warning: null,
         refused: null,
       }
       const plan = hidden.plan({ changes: [change], left: [] })

@@ -67,6 +67,8 @@ function notesOf(change: Change, { notCompared = [] }: Pick<Plan, 'notCompared'>
     ...(change.action === 'update' ? fieldLines(change) : []),
     ...notCompared.filter(isOfIt).map(({ field }) => `${field}: not compared`),
     ...culpritLines(change, null, 'deleted'),
+    // A service before this field says nothing.
+    ...(change.warning ? [`warning: ${escapeToOneLine(change.warning)}`] : []),
     ...(change.refused === null ? [] : [`refused: ${escapeToOneLine(change.refused)}`]),
   ]
 }

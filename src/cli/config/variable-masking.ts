@@ -72,12 +72,13 @@ export class VariableMasker {
   }
 
   #change(change: Change): Change {
-    const { section, action, org, name, renamedFrom, refused } = change
+    const { section, action, org, name, renamedFrom, warning, refused } = change
     const shown = {
       ...change,
       org: this.#name(org),
       name: this.#name(name),
       renamedFrom: this.#name(renamedFrom),
+      ...(warning && { warning: this.text(warning) }),
       refused: refused === null ? null : this.text(refused),
       ...(change.culprits && {
         culprits: change.culprits.map((one) => ({ ...one, by: this.text(one.by) })),

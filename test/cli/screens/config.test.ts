@@ -22,6 +22,7 @@ const change = (about: Pick<Change, 'action' | 'section' | 'name'> & Partial<Cha
   before: null,
   after: null,
   ends: null,
+  warning: null,
   refused: null,
   ...about,
 })
@@ -84,6 +85,15 @@ const changes: Change[] = [
     refused: 'would delete 3 of 4 deviceGroups, more than a tenth: --prune-limit 3 allows it',
   }),
   change({
+    action: 'create',
+    section: 'trustPolicies',
+    name: 'Releases',
+    id: null,
+    after: {},
+    warning:
+      'Every branch and every pull request of the repository is trusted: name its environment or ref as well',
+  }),
+  change({
     action: 'update',
     section: 'webhooks',
     name: 'Tickets',
@@ -102,7 +112,7 @@ const plan = {
   plannedAt: '2026-02-01T12:00:00.000Z',
   changes,
   left: [left('scripts', 'Clean'), left('sites', 'Annex')],
-  totals: { create: 2, update: 3, delete: 2, adopt: 1, release: 0, refused: 2, left: 2 },
+  totals: { create: 3, update: 3, delete: 2, adopt: 1, release: 0, refused: 2, left: 2 },
 }
 const drift = {
   ...plan,
