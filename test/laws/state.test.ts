@@ -68,6 +68,7 @@ const bounds: Record<string, string> = {
   'src/configuration/deletions.ts #early': 'objects of one request',
   'src/configuration/deletions.ts #ended': 'objects of one request',
   'src/configuration/deletions.ts #pruneCandidates': 'code',
+  'src/configuration/endings.ts #begun': 'code',
   'src/configuration/findings.ts #applied': 'objects of one request, and of its state',
   'src/configuration/findings.ts #failed': 'objects of one request',
   'src/configuration/findings.ts #changes': 'objects of one request, and of its state',
