@@ -102,6 +102,13 @@ export class Deletions {
     return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
   }
 
+  /** Whether the apply deletes an object, once it is known what the files mean in its section. */
+  isLeaving(stored: StoredObject): boolean {
+    return (
+      this.#context.request.prune && kinds[stored.section].remove !== undefined && this.#isToBeDeleted(stored)
+    )
+  }
+
   /** Objects of a section that are not in the files any more, once it is known what the files mean. */
   #pruneCandidatesOf(kind: Kind): PruneCandidates {
     const { section } = kind

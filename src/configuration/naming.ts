@@ -24,17 +24,23 @@ export class Naming {
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
+  readonly #isLeaving: (stored: StoredObject) => boolean
   /** What the files call each object that they mean, by its id; and the ids of those that have another name, by that. */
   readonly #names = new Map<string, string>()
   readonly #renamed = new Map<string, string>()
   /** New ids of what a rollback has made again, by the former ones. */
   readonly #restored = new Map<string, string>()
 
-  constructor(context: PlanContext, state: State, owners: Owners, found: Findings) {
+  /** `isLeaving`: whether the same apply deletes an object. */
+  constructor(
+    context: PlanContext,
+    about: { state: State; owners: Owners; found: Findings; isLeaving(stored: StoredObject): boolean },
+  ) {
     this.#context = context
-    this.#state = state
-    this.#owners = owners
-    this.#found = found
+    this.#state = about.state
+    this.#owners = about.owners
+    this.#found = about.found
+    this.#isLeaving = about.isLeaving
   }
 
   /** The files mean this object by that name, whatever it is called until it is changed. */
@@ -74,8 +80,10 @@ export class Naming {
       this.#found.fault(`${path}.org`, 'is required')
       return notFound
     }
-    const [found] = this.#state.named('organizations', null, org)
-    if (found) return found.id
+    const named = this.#state.named('organizations', null, org)
+    // One that is deleted may not have given up its name yet to another.
+    const found = named.find((one) => !this.#isLeaving(one)) ?? named[0]
+    if (found) return this.#staying(`${path}.org`, found)
     if (this.#found.hasFailed('organizations', undefined, org)) return dependencyFailed
     this.#found.fault(`${path}.org`, `there is no organization "${org}" that you can see`)
     return notFound
@@ -190,6 +198,16 @@ export class Naming {
     return notFound
   }
 
+  /** Id of what the files name, and keep: deleted by the same apply, it would take with it what is made in it or refers to it. */
+  #staying(path: string, found: StoredObject): string | symbol {
+    const { section, key } = found
+    const isAtFault = this.#found.hasFailed(section, this.#slugOf(section, found.orgId), key)
+    if (isAtFault || !this.#isLeaving(found)) return found.id
+    const message = `names "${key}", which --prune deletes: keep it among the ${section}, or leave this out`
+    this.#found.fault(path, message)
+    return notFound
+  }
+
   #slugOf(section: Section, orgId: string | null): string | undefined {
     if (section === 'organizations' || orgId === null) return undefined
     return this.#state.get('organizations', orgId)?.key
@@ -205,7 +223,7 @@ export class Naming {
     // What the files call something else has this name by hand, and gives it up.
     const isOther = ({ id }: StoredObject) => (this.#names.get(id) ?? name) !== name
     const found = this.#owners.ownOf(this.#state.referred(section, orgId, name, isOther))
-    if (found.length === 1) return found[0]!.id
+    if (found.length === 1) return this.#staying(path, found[0]!)
     if (found.length === 0 && this.#found.hasFailed(section, this.#slugOf(section, orgId), name))
       return dependencyFailed
     const count = found.length === 0 ? 'no' : String(found.length)

@@ -53,10 +53,10 @@ export class Planner {
     this.#state = new State(tx, { ...context, now: context.on.now })
     this.#owners = new Owners(tx, context)
     this.#found = new Findings(this.#state, this.#owners)
-    this.#naming = new Naming(context, this.#state, this.#owners, this.#found)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
     this.#steps = new Steps(tx, context, about)
     this.#deletions = new Deletions(context, { ...about, steps: this.#steps, timeSlice: this.#timeSlice })
+    this.#naming = new Naming(context, { ...about, isLeaving: (stored) => this.#deletions.isLeaving(stored) })
   }
 
   /** `expected`: of the plan that is applied. @throws invalid_request with every fault, conflict, forbidden */
