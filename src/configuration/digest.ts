@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import type { Change } from './contract.ts'
 import { type ConfigurationRequest, canonical } from './rules.ts'
 
@@ -20,7 +20,7 @@ export async function digestOf(
   const digest = createHash('sha256')
   const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
   // What went without a secret is of no apply: that has all of them.
-  add([set, adopt, prune, pruneLimit ?? null, ends, withoutSecrets, meant])
+  add([set, adopt, prune, pruneLimit ?? null, ends.map(canonical).sort(), withoutSecrets, meant])
   for (const section of Object.keys(document).sort()) {
     add(section)
     for (const object of document[section]!) {
@@ -28,11 +28,16 @@ export async function digestOf(
       await on.yieldIfDue()
     }
   }
+  // In one order: what waits for another change, and so comes after it, waits for nothing where it is refused untried.
+  const marks: string[] = []
   for (const { section, action, org, id, name, before, after, renamedFrom } of changes) {
     // What is made has another id each time.
     const meant = action === 'create' || action === 'update' ? null : id
-    add([section, action, org, name, before, after, renamedFrom, meant])
+    marks.push(
+      hash('sha256', canonical([section, action, org, name, before, after, renamedFrom, meant]), 'hex'),
+    )
     await on.yieldIfDue()
   }
+  add(marks.sort())
   return on.fingerprint(digest.digest('hex')).slice(0, 32)
 }

@@ -23,11 +23,25 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   ends?: AppliedChange['ends'] | undefined
 }
 
+type Mark = { faults: number; changes: number; ends: number }
+
+/** An object that could not be made or changed as a whole, until something else has changed. */
+export type Failure = {
+  /** None where what it names could not be made. */
+  faults: readonly Fault[]
+  /** Changes that were refused without having been tried: they are found again with the next attempt. */
+  untried: readonly Change[]
+  /** What these would end. */
+  untriedEnds: readonly Ending[]
+}
+
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
 export type Ending = {
   counts: Counts
   isVisible: boolean
   comesAgain?: boolean | undefined
+  /** With a change that was made in the transaction. */
+  isDone: boolean
 }
 
 /** What a plan has found: what would change, what is at fault, and what the files have. */
@@ -36,11 +50,13 @@ export class Findings {
   readonly #owners: Owners
   readonly #changes: Change[] = []
   /** What each change is about. */
-  readonly #subjects: AuditedObject[] = []
+  readonly #subjects = new Map<Change, AuditedObject>()
+  /** Those that were refused and not made in the transaction either. */
+  readonly #untried = new Set<Change>()
   readonly #applied: AppliedChange[] = []
   readonly #faults: Fault[] = []
-  /** What the caller may not do, at its place in the files. */
-  readonly #refusals: Fault[] = []
+  /** What the caller may not do, at its place in the files, once for each reason. */
+  readonly #refusals = new Map<string, Fault>()
   readonly #left: Plan['left'] = []
   readonly #renamedByHand: NonNullable<Plan['renamedByHand']> = []
   /** What ends with what is deleted. */
@@ -60,7 +76,7 @@ export class Findings {
   }
 
   get subjects(): readonly AuditedObject[] {
-    return this.#subjects
+    return this.#changes.map((change) => this.#subjects.get(change)!)
   }
 
   get faults(): readonly Fault[] {
@@ -69,7 +85,7 @@ export class Findings {
 
   /** Of changes that a plan would list: a plan with faults lists none. */
   get refusals(): readonly Fault[] {
-    return this.#refusals
+    return [...this.#refusals.values()]
   }
 
   get left(): Plan['left'] {
@@ -131,7 +147,8 @@ export class Findings {
   }
 
   refuse(path: string, why: string): void {
-    this.#refusals.push({ path, message: `is refused: ${why}` })
+    const refusal = { path, message: `is refused: ${why}` }
+    this.#refusals.set(JSON.stringify(refusal), refusal)
   }
 
   addFaults(faults: readonly Fault[]): void {
@@ -156,27 +173,42 @@ export class Findings {
     return this.#faults.length >= maxFaults
   }
 
-  /** How far it has come, for `faultsSince`. */
-  mark(): { faults: number; applied: number } {
-    return { faults: this.#faults.length, applied: this.#applied.length }
+  /** How far it has come, for `failureSince`. */
+  mark(): Mark {
+    return { faults: this.#faults.length, changes: this.#changes.length, ends: this.#ends.length }
   }
 
-  /**
-   * The faults of an object of which nothing was done: none where what it names could not be made. undefined: something was
-   * done, or there was nothing to do.
-   */
-  faultsSince(
-    { faults, applied }: { faults: number; applied: number },
-    { section, org, key }: DesiredObject,
-  ): readonly Fault[] | undefined {
-    const isAtFault = this.#faults.length > faults || this.hasFailed(section, org, key)
-    return isAtFault && this.#applied.length === applied ? this.#faults.slice(faults) : undefined
+  /** How many changes were made in the transaction, by whoever may make them or not. */
+  get done(): number {
+    return this.#changes.length - this.#untried.size
   }
 
-  /** Forgets what is tried again. */
-  withdraw({ section }: Kind, { org, key, identity }: DesiredObject, faults: readonly Fault[]): void {
+  /** undefined: all of an object was done, or refused, as its change says, or there was nothing to do. */
+  failureSince({ faults, changes, ends }: Mark, { section, org, key }: DesiredObject): Failure | undefined {
+    const found = this.#faults.slice(faults)
+    const made = this.#changes.slice(changes)
+    const isBlocked = made.length === 0 && this.hasFailed(section, org, key)
+    if (found.length === 0 && !isBlocked) return undefined
+    return {
+      faults: found,
+      untried: made.filter((one) => this.#untried.has(one)),
+      untriedEnds: this.#ends.slice(ends).filter(({ isDone }) => !isDone),
+    }
+  }
+
+  /** Forgets what is tried again: not what was done, as nothing is left to do of it. */
+  withdraw(
+    { section }: Kind,
+    { org, key, identity }: DesiredObject,
+    { faults, untried, untriedEnds }: Failure,
+  ): void {
     const others = this.#faults.filter((one) => !faults.includes(one))
     this.#faults.splice(0, this.#faults.length, ...others)
+    for (const one of untriedEnds) this.#ends.splice(this.#ends.indexOf(one), 1)
+    for (const one of untried) {
+      this.#changes.splice(this.#changes.indexOf(one), 1)
+      this.#untried.delete(one)
+    }
     this.#failed.delete(objectLabel(section, org, key))
     if (identity) this.#failed.delete(identity.id)
   }
@@ -208,14 +240,17 @@ export class Findings {
     return this.#kept.has(id)
   }
 
+  /** `isDone`: it was made in the transaction, whether the caller may make it or not. */
   change(
     about: { section: Section; orgId: string | null; key: string; id: string | null },
-    change: Pick<Change, 'action' | 'before' | 'after' | 'refused'> & Partial<Change>,
+    {
+      isDone = true,
+      ...said
+    }: Pick<Change, 'action' | 'before' | 'after' | 'refused'> & Partial<Change> & { isDone?: boolean },
   ): void {
     const { section, key, id } = about
     const org = this.#state.org(about)
-    this.#subjects.push({ section, id, orgId: about.orgId })
-    this.#changes.push({
+    const change = {
       section,
       org,
       name: key,
@@ -223,7 +258,10 @@ export class Findings {
       renamedFrom: null,
       ends: null,
       warning: null,
-      ...change,
-    })
+      ...said,
+    }
+    this.#subjects.set(change, { section, id, orgId: about.orgId })
+    this.#changes.push(change)
+    if (!isDone) this.#untried.add(change)
   }
 }

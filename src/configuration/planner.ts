@@ -7,7 +7,7 @@ import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from 
 import { type AuditTrail, changesSince, mayReadAudit } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
-import { Findings } from './findings.ts'
+import { type Failure, Findings } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
@@ -40,8 +40,10 @@ export class Planner {
   readonly #timeSlice = new TimeSlice()
   readonly #yieldIfDue = () => this.#timeSlice.yieldIfDue()
   #rollback: Rollback | undefined
-  /** Hash of the ids that names in the files resolve to; objects that this plan makes count as null, as their ids differ each time. */
-  readonly #resolvedIds = createHash('sha256')
+  /** Ids that names in the files resolve to, by the place of the object; what this plan makes is null, as its ids differ each time. */
+  readonly #resolvedIds = new Map<string, string>()
+  /** What was made for the objects of the files: an object whose creation is not all of it may be tried again. */
+  readonly #made = new Map<DesiredObject, StoredObject>()
   /** What the files refer to, by its id. */
   readonly #referred = new Map<string, StoredObject>()
   /** What the set owned when somebody deleted it. */
@@ -304,19 +306,20 @@ export class Planner {
     for (const { stored } of matches.values()) if (stored) this.#found.keep(stored.id)
     // Where one change allows another, as a new administrator that a former one goes, files may have them in any order.
     for (let waiting = placed; waiting.length > 0; ) {
-      const failed: { one: DesiredObjectInOrg; faults: readonly Fault[] }[] = []
+      const failed: { one: DesiredObjectInOrg; failure: Failure }[] = []
+      const { done } = this.#found
       for (const one of waiting) {
         if (this.#found.isHopeless()) return
         const mark = this.#found.mark()
         const match = matches.get(one.item)
         if (match) await this.#item(kind, one, match)
         else this.#found.markItemFailed(kind, one.item)
-        const faults = this.#found.faultsSince(mark, one.item)
-        if (faults) failed.push({ one, faults })
+        const failure = this.#found.failureSince(mark, one.item)
+        if (failure) failed.push({ one, failure })
         await this.#timeSlice.yieldIfDue()
       }
-      if (failed.length === waiting.length) break
-      for (const { one, faults } of failed) this.#found.withdraw(kind, one.item, faults)
+      if (failed.length === waiting.length && done === this.#found.done) break
+      for (const { one, failure } of failed) this.#found.withdraw(kind, one.item, failure)
       waiting = failed.map(({ one }) => one)
     }
     for (const stored of this.#state.all(kind.section)) {
@@ -343,7 +346,8 @@ export class Planner {
   }
 
   async #item(kind: Kind, { item: named, orgId }: DesiredObjectInOrg, match: ObjectMatch): Promise<void> {
-    const found = match.stored && this.#state.get(kind.section, match.stored.id)
+    const before = match.stored ?? this.#made.get(named)
+    const found = before && this.#state.get(kind.section, before.id)
     const other = match.inTheWay && this.#state.get(kind.section, match.inTheWay.id)
     // It may have given up the name by now.
     const inTheWay = other?.key === named.key ? other : undefined
@@ -354,15 +358,22 @@ export class Planner {
     const adopted = found && (await this.#steps.adopted(kind, item, found))
     if (found && !adopted) return
     const refused = adopted?.refused ?? null
+    const isNew = found === undefined || this.#made.has(named)
+    if (isNew) this.#steps.checkNeeded(kind, item)
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
-    const isNew = found === undefined
     if (!stored) return
-    if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
-    if (isNew) this.#naming.note(named, orgId, stored)
+    if (!found) {
+      this.#made.set(named, stored)
+      if (item.identity) this.#naming.restore(item.identity.id, stored.id)
+      this.#naming.note(named, orgId, stored)
+    }
+    const { faults } = this.#found.mark()
     await this.#steps.update(kind, item, { stored, isNew, inTheWay, refused }, references)
-    if (!isNew && refused === null && this.#owners.isNewName(stored, item))
-      await this.#noteName(kind, item, stored)
+    if (this.#found.faults.length > faults) return
+    // As it was before the first attempt.
+    if (!isNew && refused === null && this.#owners.isNewName(match.stored!, item))
+      await this.#noteName(kind, item, match.stored!)
   }
 
   /** An apply is of the same objects as its plan, whatever has their names by then. */
@@ -376,7 +387,7 @@ export class Planner {
         return lasting(id)
       })
     })
-    this.#resolvedIds.update(JSON.stringify([path, lasting(orgId), all]))
+    this.#resolvedIds.set(path, JSON.stringify([lasting(orgId), all]))
   }
 
   /** An organization has much that a reference does not depend on; what the files are about is in the state. */
@@ -394,7 +405,9 @@ export class Planner {
     const referred = [...this.#referred.values()].filter(
       ({ section }) => section !== 'organizations' && !named.includes(section),
     )
-    return [this.#resolvedIds.digest('hex'), referred.map((one) => this.#state.file(kinds[one.section], one))]
+    const resolved = createHash('sha256')
+    for (const one of [...this.#resolvedIds].sort(byPath)) resolved.update(JSON.stringify(one))
+    return [resolved.digest('hex'), referred.map((one) => this.#state.file(kinds[one.section], one))]
   }
 
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */
@@ -406,3 +419,5 @@ export class Planner {
     if (isFollowed && nameInFiles !== null) this.#found.followName(stored, nameInFiles)
   }
 }
+
+const byPath = ([one]: [string, string], [other]: [string, string]): number => (one < other ? -1 : 1)

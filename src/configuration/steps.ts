@@ -35,6 +35,8 @@ export class Steps {
   readonly #owners: Owners
   readonly #found: Findings
   readonly #slugs: Slugs
+  /** Why the caller may not take over what was taken over, by its id: what is tried again is taken over once. */
+  readonly #adopted = new Map<string, { refused: string | null }>()
   #on: CallContext
   #scope: Scope
 
@@ -60,7 +62,10 @@ export class Steps {
     found: StoredObject,
   ): Promise<{ refused: string | null } | undefined> {
     const { request, rolledBack, calls } = this.#context
-    if (this.#owners.isOwn(found)) return { refused: null }
+    // Owners are read before anything is made.
+    if (this.#owners.isOwn(found) || this.#state.isMade(found.id)) return { refused: null }
+    const known = this.#adopted.get(found.id)
+    if (known) return known
     const owner = this.#owners.of(found)
     if (owner) {
       this.#found.fault(item.path, `belongs to the set "${owner.set}"${this.#instead(owner, found)}`)
@@ -88,9 +93,11 @@ export class Steps {
     )
     if (judged === undefined) return undefined
     const { refused } = judged
-    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, refused })
+    const isDone = refused === null || this.#on.isRehearsal
+    if (isDone) this.#adopted.set(found.id, { refused })
+    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, refused, isDone })
     if (refused === null) this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
-    return refused === null || this.#on.isRehearsal ? { refused } : undefined
+    return isDone ? { refused } : undefined
   }
 
   #updateOf(kind: Kind): Endpoint {
@@ -124,8 +131,14 @@ export class Steps {
       { path: `body.document.${kind.section}`, kind, stored, prefix: `cannot release "${stored.key}": ` },
     )
     if (!judged) return
-    const { refused } = judged
-    this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, refused })
+    const { refused, isDone } = judged
+    this.#found.change(shownAs(kind, stored), {
+      action: 'release',
+      before: null,
+      after: null,
+      refused,
+      isDone,
+    })
     if (refused === null)
       this.#found.addApplied(stored, {
         action: 'release',
@@ -164,6 +177,11 @@ export class Steps {
     }
   }
 
+  /** Whether the file has what its kind cannot be made without: asked at each attempt, also once it is made for the other faults. */
+  checkNeeded(kind: Kind, item: DesiredObject): void {
+    for (const [name, why] of missingFields(kind, item)) this.#found.fault(`${item.path}.${name}`, why)
+  }
+
   /** `inTheWay`: has its name until it is renamed or deleted itself. */
   async create(
     kind: Kind,
@@ -175,10 +193,10 @@ export class Steps {
       // null is what there is without a value.
       .filter(({ name, isMade, isMadeNull }) => isMade && (isMadeNull || item.values[name] !== null))
       .map(({ name }) => name)
-    const missing = Object.entries(kind.needed ?? {}).filter(([name]) => item.values[name] === undefined)
-    for (const [name, why] of missing) this.#found.fault(`${item.path}.${name}`, why)
     // With something in its place the endpoint says what else is at fault.
-    const instead = Object.fromEntries(missing.map(([name]) => [name, kind.placeholders?.[name]]))
+    const instead = Object.fromEntries(
+      missingFields(kind, item).map(([name]) => [name, kind.placeholders?.[name]]),
+    )
     const values = { ...item.values, ...instead }
     const body = { ...this.#body(kind, values, references, made), ...(orgId !== null && { orgId }) }
     const { after } = rules.shownDifference(
@@ -202,6 +220,7 @@ export class Steps {
         after,
         warning: warningOf(reply),
         refused: done.refused,
+        isDone: done.isDone,
       })
     if (!reply) {
       this.#found.markItemFailed(kind, item)
@@ -346,11 +365,13 @@ export class Steps {
       },
     )
     if (!done) return
-    const { refused, ended } = done
+    const { refused, ended, isDone } = done
     const ends = onlyEnding(seenOf(ended)) ?? null
     this.#end(stored, ended)
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
-    const whole = now && this.#state.file(kind, now)
+    // What is not tried decides the same as for whoever may do it.
+    const untried = () => kind.decided && { ...present, ...kind.decided(onlyOf(item.values, asked)) }
+    const whole = reply ? now && this.#state.file(kind, now) : untried()
     const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
     const names = [...asked, ...decided]
     const { before, after } = rules.shownDifference(
@@ -371,6 +392,7 @@ export class Steps {
         ends,
         warning: warningOf(reply),
         refused,
+        isDone,
       },
     )
     if (!now || refused !== null) return
@@ -432,14 +454,16 @@ export class Steps {
       },
     )
     if (!done) return
-    const { refused, ended } = done
+    const { refused, ended, isDone } = done
     this.#found.change(shownAs(kind, stored), {
       action: 'delete',
       before,
       after: null,
       ends: seenOf(ended) ?? null,
       refused: excess ?? refused,
+      isDone,
     })
+    if (isDone) this.#state.remove(kind.section, stored.id)
     if (refused !== null) return
     this.#found.addApplied(stored, {
       action: 'delete',
@@ -447,7 +471,6 @@ export class Steps {
       after: null,
       ends: lostOf(ended),
     })
-    this.#state.remove(kind.section, stored.id)
   }
 
   /** Counts what may end with a step, for the version of the plan, whoever may see it. */
@@ -468,11 +491,11 @@ export class Steps {
   }
 
   /** What has ended, for the version of the plan, and for a rollback, which ends nothing that has come since. */
-  #noteEnded(ended: readonly Ended[]): void {
+  #noteEnded(ended: readonly Ended[], isDone: boolean): void {
     for (const { ending, isVisible, counts, mark } of ended) {
       const noted = onlyEnding(mark ?? counts)
       const { comesAgain, isTransient } = ending
-      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, comesAgain })
+      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, comesAgain, isDone })
     }
   }
 
@@ -483,8 +506,9 @@ export class Steps {
   }
 
   /**
-   * Does one step. The answer says why it is refused, if it is; there is none when the files are at fault. A plan goes on
-   * after either, so that everything comes at once: what the step changed before it failed is rolled back in any case.
+   * Does one step. The answer says why it is refused, if it is, and whether it was done: a plan does also what is refused.
+   * There is none when the files are at fault. A plan goes on after either, so that everything comes at once: what the step
+   * changed before it failed is rolled back in any case.
    */
   async #refusal(
     entry: Endpoint,
@@ -500,15 +524,15 @@ export class Steps {
       endings = [],
       isDeletion = false,
     }: Step,
-  ): Promise<{ refused: string | null; ended: readonly Ended[] } | undefined> {
-    if (this.#found.changes.length > maxChanges) return { refused: null, ended: [] }
+  ): Promise<Done | undefined> {
+    if (this.#found.changes.length > maxChanges) return { refused: null, ended: [], isDone: false }
     // A plan says what would be, whoever asks: its transaction is rolled back.
     const refused = alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
     const watch = new EndingWatch(endings, { isDeletion })
-    const because = (why: string | null) => {
+    const because = (why: string | null, isDone = false) => {
       if (why !== null && alreadyRefused === null) this.#found.refuse(path, `${prefix}${why}`)
-      this.#noteEnded(watch.ended)
-      return { refused: why, ended: watch.ended }
+      this.#noteEnded(watch.ended, isDone)
+      return { refused: why, ended: watch.ended, isDone }
     }
     // Whoever may not change something is not told what that would end. A deletion needs no other permission to be planned.
     const begin = async () => {
@@ -532,7 +556,7 @@ export class Steps {
         isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
       )
       if (inTheWay) this.#state.setAside(inTheWay)
-      return because(refused)
+      return because(refused, true)
     } catch (error) {
       if (!(error instanceof Problem)) throw error
       // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
@@ -550,6 +574,9 @@ export class Steps {
     }
   }
 }
+
+/** How a step went; `isDone`: a plan does also what is refused. */
+type Done = { refused: string | null; ended: readonly Ended[]; isDone: boolean }
 
 /** What one step is about. */
 type Step = {
@@ -584,6 +611,10 @@ type Update = Required<Updated> & {
   /** The fields that the file changes, with their secrets hidden. */
   shown: { before: Values; after: Values }
 }
+
+/** What an object cannot be made without and the file does not have, and why. */
+const missingFields = ({ needed = {} }: Kind, { values }: DesiredObject) =>
+  Object.entries(needed).filter(([name]) => values[name] === undefined)
 
 /** Fields that have another value though the file asks for no change of them. */
 const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: readonly string[]): string[] =>

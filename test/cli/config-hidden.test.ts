@@ -31,6 +31,7 @@ describe('VariableMasker', () => {
       before: { description: value, category: null },
       after: { description: 'plain', category: value },
       ends: null,
+      warning: null,
       refused: null,
     }
     const [shown] = hidden.plan({ changes: [change], left: [] }).changes

@@ -104,6 +104,8 @@ export type KindEntries = {
   called?: Readonly<Record<string, string>>
   /** A field may decide others, as a preset does: a change says all that a file names, and what else has changed is a part of it. */
   decides?: boolean
+  /** What the values that a change asks for decide, in the form of a file, where a plan does not try it; undefined: it has none. */
+  decided?(asked: Readonly<Record<string, unknown>>): Record<string, unknown>
   /** Fields whose change the audit log records under another name. */
   recorded?: Readonly<Record<string, string>>
   /** Fields for what is made, which are let be afterwards. */
@@ -261,6 +263,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     initial: ['name'],
     // Which organizations somebody sees ends with access to selected ones.
     decides: true,
+    decided: ({ orgAccess = 'selected' }) => (orgAccess === 'selected' ? {} : { orgs: undefined }),
     omitted: {},
   },
   webhooks: {
