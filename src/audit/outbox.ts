@@ -22,7 +22,8 @@ import {
   isChainEntry,
   toChainHead,
 } from './chain.ts'
-import { chainOf, type DraftEntry, isChain, orgOfChain, placeholderEntry } from './rules.ts'
+import type { AuditEntry } from './contract.ts'
+import { chainOf, type DraftEntry, isChain, orgOfChain, placeholderEntry, toEntry } from './rules.ts'
 
 const insertPending = prepared((db, p: { chain: string; entry: string }) =>
   db.insertInto('outbox').values({ chain: p.chain, entry: p.entry }),
@@ -116,6 +117,28 @@ export async function sumHeads(db: Db): Promise<{ chains: number; entries: numbe
     .where('seq', '>', 0)
     .executeTakeFirstOrThrow()
   return { chains, entries: Number(entries ?? 0) }
+}
+
+/**
+ * Entries that wait to be sealed, the newest first: for whoever cannot wait, as within a transaction. What is not an entry
+ * is left out.
+ */
+export async function listPending(db: Db, scope: Scope, limit: number): Promise<AuditEntry[]> {
+  const rows = await db
+    .selectFrom('outbox')
+    .select(['chain', 'entry'])
+    .where(inScopeHistory(scope, 'outbox.chain'))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+  return rows.flatMap(({ chain, entry }) => {
+    try {
+      const unsealed = { ...parseDraft(entry, chain), seq: 0, prevChecksum: genesisChecksum }
+      return [toEntry(unsealed, genesisChecksum, undefined)]
+    } catch {
+      return []
+    }
+  })
 }
 
 /** Undefined for an entry that cannot be read: it becomes a dead letter. */

@@ -1,4 +1,5 @@
-import { auditLogs } from '../audit/contract.ts'
+import { type AuditEntry, auditLogs } from '../audit/contract.ts'
+import { listPending } from '../audit/outbox.ts'
 import { chainOf } from '../audit/rules.ts'
 import { entriesIn, toEntriesWithNames } from '../audit/store.ts'
 import { isJsonObject } from '../core/json.ts'
@@ -15,6 +16,7 @@ import type { InnerCalls } from './ports.ts'
 import {
   type AuditedObject,
   canonical,
+  changedAt,
   namespaceOf,
   type StoredObject,
   targetOf,
@@ -87,12 +89,14 @@ export const configuringActions = [
 export const mayReadAudit = (calls: InnerCalls, caller: Caller): boolean =>
   refusalOf(calls, auditLogs.show, caller) === undefined
 
-/** Entries of the changes of an object, the newest first. On Postgres one of the last moment may not be sealed yet. */
+/** Entries of what has changed an object, the newest first. On Postgres one of the last moment may not be sealed yet: listPending. */
 export const entriesAbout = (db: Db, scope: Scope, { id, orgId }: AuditedObject) =>
   entriesIn(db, scope)
     .select('id')
     .where('chain', '=', chainOf(orgId))
     .where('resource_id', '=', id)
+    // Whoever was refused has changed nothing.
+    .where('result', '=', 'success')
     .where(amongTexts('action', configuringActions))
     .orderBy('seq', 'desc')
 
@@ -191,9 +195,8 @@ async function culpritsOfFields(db: Db, scope: Scope, subject: AuditedObject, ch
     if (left.size === 0) break
     read += 1
     const entry = await readEntry(db, scope, id)
-    if (entry?.result !== 'success') continue
     for (const field of left) {
-      if (!isChanging(entry, field, kind, change)) continue
+      if (!entry || !isChanging(entry, field, kind, change)) continue
       left.delete(field)
       culprits.push(said(field.name, culpritOf(entry)))
     }
@@ -237,7 +240,6 @@ async function deletionOf(db: Db, scope: Scope, subject: AuditedObject): Promise
   if (!remove) return undefined
   const [newest] = await entriesAbout(db, scope, subject)
     .where('action', '=', actionOf(remove))
-    .where('result', '=', 'success')
     .limit(1)
     .execute()
   const entry = newest && (await readEntry(db, scope, newest.id))
@@ -260,21 +262,39 @@ export async function changesSince(
   },
 ): Promise<string[]> {
   const lines: string[] = []
+  // Whoever applies at the same moment has just committed, and is the one to name.
+  const pending = await pendingSince(db, scope, on.since)
   for (const [at, stored] of on.moved.entries()) {
-    const { section, key, orgId, record } = stored
+    const { section, key, orgId } = stored
     const about = { section, orgId, id: targetOf(kinds[section], stored).params.id }
-    const [newest] = at < maxNamed ? await entriesAbout(db, scope, about).limit(1).execute() : []
-    const entry = newest && (await readEntry(db, scope, newest.id))
-    lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : String(record.updatedAt)})`)
+    const waiting = pending.find((one) => isAbout(one, about, configuringActions))
+    const entry = waiting ?? (at < maxNamed ? await newestSince(db, scope, about, on.since) : undefined)
+    lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : changedAt(stored)})`)
   }
   const found = await recently(db, tenant, on)
   for (const subject of on.missing.slice(0, maxNamed)) {
-    const deletion = await deletionOf(db, scope, subject)
+    const { remove } = kinds[subject.section]
+    const waiting = remove && pending.find((one) => isAbout(one, subject, [actionOf(remove)]))
+    const deletion = waiting ? culpritOf(waiting) : await deletionOf(db, scope, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
   }
   const others = [...found.values()].map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`)
   return [...lines, ...others]
 }
+
+async function newestSince(db: Db, scope: Scope, about: AuditedObject, since: Instant) {
+  const [newest] = await entriesAbout(db, scope, about).where('timestamp', '>', since).limit(1).execute()
+  return newest && readEntry(db, scope, newest.id)
+}
+
+/** What has been done since a time and is not sealed yet, the newest first. */
+async function pendingSince(db: Db, scope: Scope, since: Instant): Promise<AuditEntry[]> {
+  const pending = await listPending(db, scope, lookBack.entries)
+  return pending.filter(({ result, timestamp }) => result === 'success' && timestamp > since)
+}
+
+const isAbout = (entry: AuditEntry, { id, orgId }: AuditedObject, actions: readonly string[]): boolean =>
+  entry.resource.id === id && entry.orgId === orgId && actions.includes(entry.action)
 
 const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, audit entry ${entryId}`
 
@@ -284,9 +304,12 @@ const lookBack = { seconds: 3600, entries: 2000 }
 /** To which set an object belongs is in no record. */
 const ownershipActions = ['config.adopt', 'config.release']
 
+/** Kinds whose records do not say when they were changed last. */
+const undated: readonly Section[] = ['memberships', 'apiKeys', 'enrollmentKeys']
+
 /**
- * What was deleted since a time, of some kinds, and what was changed that has no time of its own: memberships, some parts,
- * ownership.
+ * What was deleted since a time, of some kinds, and what was changed that has no time of its own: memberships, keys, some
+ * parts, ownership.
  */
 async function recently(
   db: Db,
@@ -297,11 +320,12 @@ async function recently(
   if (since < addSeconds(now, -lookBack.seconds)) return found
   const removals = named.flatMap((section) => kinds[section].remove ?? [])
   const actions = new Set([...removals.map(actionOf), ...ownershipActions])
-  const { update, parts = [] } = kinds.memberships
-  if (named.includes('memberships'))
+  for (const { update, parts = [] } of undated.filter((one) => named.includes(one)).map((one) => kinds[one]))
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
   const apart = named.flatMap((section) => kinds[section].parts ?? []).filter(({ shownBy }) => shownBy)
   for (const { entry } of apart) actions.add(actionOf(entry))
+  const pending = (await pendingSince(db, scope, since)).filter(({ action }) => actions.has(action))
+  for (const entry of pending.slice(0, maxNamed)) found.set(entry.id, culpritOf(entry))
   const newest = await entriesIn(db, scope)
     .select(['id', 'action', 'result'])
     .where('timestamp', '>', since)
@@ -309,7 +333,7 @@ async function recently(
     .limit(lookBack.entries)
     .execute()
   const matching = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
-  for (const { id } of matching.slice(0, maxNamed)) {
+  for (const { id } of matching.slice(0, maxNamed - found.size)) {
     const entry = await readEntry(db, scope, id)
     if (entry) found.set(id, culpritOf(entry))
   }

@@ -285,9 +285,9 @@ export class Planner {
     if (time === undefined) return []
     const { calls, on, scope: tenant } = this.#context
     const all = named.flatMap((section) => this.#state.all(section))
-    const moved = all.filter(({ record }) => String(record.updatedAt) > time)
+    const moved = all.filter((stored) => rules.changedAt(stored) > time)
     if (!mayReadAudit(calls, on.admitted))
-      return moved.map(({ section, key, record }) => `${section} "${key}" (${String(record.updatedAt)})`)
+      return moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`)
     const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
     return changesSince(this.#tx, scopes, { named, moved, missing: this.#missing, since: time, now: on.now })
   }

@@ -74,6 +74,10 @@ export type AuditedObject = { section: Section; id: string | null; orgId: string
 export const namespaceOf = ({ section, orgId }: Pick<StoredObject, 'section' | 'orgId'>): string | null =>
   section === 'organizations' ? null : orgId
 
+/** When an object was changed last, or made, where its record does not say that. */
+export const changedAt = ({ record: { createdAt, updatedAt = createdAt } }: StoredObject): Instant =>
+  String(updatedAt)
+
 /** Two texts are equal when the values are: objects with their keys in any order. */
 export const canonical = (value: unknown): string => canonicalize(value) ?? ''
 
