@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { parseJson } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
-import { beforeCommit } from '../storage/before-commit.ts'
+import { beforeCommit, deferredBy } from '../storage/before-commit.ts'
 import { classifyDatabaseError, isOutage } from '../storage/database-errors.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
@@ -120,8 +120,8 @@ export async function sumHeads(db: Db): Promise<{ chains: number; entries: numbe
 }
 
 /**
- * Entries that wait to be sealed, the newest first: for whoever cannot wait, as within a transaction. What is not an entry
- * is left out.
+ * Entries that wait to be sealed, the newest first: for whoever cannot wait, as within a transaction. Where transactions share
+ * a commit, those that wait for it are among them. What is not an entry is left out.
  */
 export async function listPending(db: Db, scope: Scope, limit: number): Promise<AuditEntry[]> {
   const rows = await db
@@ -131,14 +131,32 @@ export async function listPending(db: Db, scope: Scope, limit: number): Promise<
     .orderBy('id', 'desc')
     .limit(limit)
     .execute()
-  return rows.flatMap(({ chain, entry }) => {
+  const inOutbox = rows.flatMap(({ chain, entry }) => {
     try {
-      const unsealed = { ...parseDraft(entry, chain), seq: 0, prevChecksum: genesisChecksum }
-      return [toEntry(unsealed, genesisChecksum, undefined)]
+      return [parseDraft(entry, chain)]
     } catch {
       return []
     }
   })
+  const deferred = deferredBy(db)?.of(sealInTransaction) ?? []
+  const seen = new Set(deferred.length === 0 ? [] : await chainsIn(db, scope, deferred))
+  const own = deferred.filter(({ orgId }) => seen.has(chainOf(orgId)))
+  return [...own.toReversed(), ...inOutbox].slice(0, limit).map((draft) => {
+    const unsealed = { ...draft, seq: 0, prevChecksum: genesisChecksum }
+    return toEntry(unsealed, genesisChecksum, undefined)
+  })
+}
+
+/** Those of the chains of some entries that a scope sees. */
+async function chainsIn(db: Db, scope: Scope, drafts: readonly DraftEntry[]): Promise<string[]> {
+  const chains = [...new Set(drafts.map(({ orgId }) => chainOf(orgId)))]
+  const rows = await db
+    .selectFrom('audit_heads')
+    .select('chain')
+    .where(inScopeHistory(scope, 'audit_heads.chain'))
+    .where('chain', 'in', chains)
+    .execute()
+  return rows.map(({ chain }) => chain)
 }
 
 /** Undefined for an entry that cannot be read: it becomes a dead letter. */

@@ -34,7 +34,7 @@ export type AuditTrail = {
   missing: readonly AuditedObject[]
 }
 
-/** What changes an object of a file, or its existence. The index audit_logs_configured_partners has these alone. */
+/** What changes an object of a file, or its existence. The index audit_logs_configured_failures has these alone. */
 export const configuringActions = [
   'partner.create',
   'partner.update',
@@ -68,6 +68,7 @@ export const configuringActions = [
   'webhook.delete',
   'webhook.retry_policy.update',
   'webhook.secret.rotate',
+  'webhook.fail',
   'trust.policy.create',
   'trust.policy.update',
   'trust.policy.delete',
@@ -212,14 +213,17 @@ function isChanging(
   change: Change,
 ): boolean {
   if (/\.(create|clone|invite)$/.test(action)) return true
-  if (part?.isBody) return action === actionOf(part.entry)
+  if (part?.isBody && action !== actionOf(part.entry)) return false
   const name = recorded[field] ?? field
   const { before, after } = details as { before?: Values | null; after?: Values | null }
-  const sides = [before ?? {}, after ?? {}].filter((side) => Object.hasOwn(side, name))
+  const records = [before ?? {}, after ?? {}]
+  const named = records.filter((side) => Object.hasOwn(side, name)).map((side) => side[name])
+  // Where the value is the whole body, the entry may have that in place of a record.
+  const sides = part?.isBody && named.length === 0 ? records : named
   const asked = [change.before?.[inFile], change.after?.[inFile]].filter((side) => side !== undefined)
-  const isElsewhere = (side: Values) => !asked.some((one) => isOfOnePart(one, side[name]))
-  if (merged.includes(inFile) && sides.every(isElsewhere)) return false
-  const [was, is] = sides.map((side) => canonical(side[name]))
+  const isElsewhere = (side: unknown) => !asked.some((one) => isOfOnePart(one, side))
+  if ((merged.includes(inFile) || part?.isBody) && sides.every(isElsewhere)) return false
+  const [was, is] = sides.map((side) => canonical(side))
   // Some entries have more than what has changed, and of a secret both sides are hidden.
   return sides.length > 0 && (guard !== undefined || was !== is || /\*{8}/.test(was!))
 }
@@ -259,11 +263,13 @@ export async function changesSince(
     missing: readonly AuditedObject[]
     since: Instant
     now: Instant
+    /** What each entry of the apply that is refused says: it has moved nothing. */
+    details: Values
   },
 ): Promise<string[]> {
   const lines: string[] = []
   // Whoever applies at the same moment has just committed, and is the one to name.
-  const pending = await pendingSince(db, scope, on.since)
+  const pending = await pendingSince(db, scope, on)
   for (const [at, stored] of on.moved.entries()) {
     const { section, key, orgId } = stored
     const about = { section, orgId, id: targetOf(kinds[section], stored).params.id }
@@ -288,9 +294,16 @@ async function newestSince(db: Db, scope: Scope, about: AuditedObject, since: In
 }
 
 /** What has been done since a time and is not sealed yet, the newest first. */
-async function pendingSince(db: Db, scope: Scope, since: Instant): Promise<AuditEntry[]> {
+async function pendingSince(
+  db: Db,
+  scope: Scope,
+  { since, details: own }: { since: Instant; details: Values },
+): Promise<AuditEntry[]> {
   const pending = await listPending(db, scope, lookBack.entries)
-  return pending.filter(({ result, timestamp }) => result === 'success' && timestamp > since)
+  const isOwn = ({ configuration }: Values) => canonical(configuration) === canonical(own.configuration)
+  return pending.filter(
+    ({ result, timestamp, details }) => result === 'success' && timestamp > since && !isOwn(details),
+  )
 }
 
 const isAbout = (entry: AuditEntry, { id, orgId }: AuditedObject, actions: readonly string[]): boolean =>
@@ -314,8 +327,9 @@ const undated: readonly Section[] = ['memberships', 'apiKeys', 'enrollmentKeys']
 async function recently(
   db: Db,
   scope: Scope,
-  { named, since, now }: { named: readonly Section[]; since: Instant; now: Instant },
+  on: { named: readonly Section[]; since: Instant; now: Instant; details: Values },
 ): Promise<Map<string, Culprit>> {
+  const { named, since, now } = on
   const found = new Map<string, Culprit>()
   if (since < addSeconds(now, -lookBack.seconds)) return found
   const removals = named.flatMap((section) => kinds[section].remove ?? [])
@@ -324,7 +338,7 @@ async function recently(
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
   const apart = named.flatMap((section) => kinds[section].parts ?? []).filter(({ shownBy }) => shownBy)
   for (const { entry } of apart) actions.add(actionOf(entry))
-  const pending = (await pendingSince(db, scope, since)).filter(({ action }) => actions.has(action))
+  const pending = (await pendingSince(db, scope, on)).filter(({ action }) => actions.has(action))
   for (const entry of pending.slice(0, maxNamed)) found.set(entry.id, culpritOf(entry))
   const newest = await entriesIn(db, scope)
     .select(['id', 'action', 'result'])

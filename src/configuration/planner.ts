@@ -289,7 +289,15 @@ export class Planner {
     if (!mayReadAudit(calls, on.admitted))
       return moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`)
     const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
-    return changesSince(this.#tx, scopes, { named, moved, missing: this.#missing, since: time, now: on.now })
+    const { now, details } = on
+    return changesSince(this.#tx, scopes, {
+      named,
+      moved,
+      missing: this.#missing,
+      since: time,
+      now,
+      details,
+    })
   }
 
   async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {

@@ -16,6 +16,12 @@ export class BeforeCommitHooks {
     this.#deferred.push({ finish, item })
   }
 
+  /** What is deferred of this work, in order: also by other writes that share the commit. */
+  of<T>(finish: BeforeCommitHook<T>): T[] {
+    const same = this.#deferred.filter((one) => one.finish === finish)
+    return same.map(({ item }) => item as T)
+  }
+
   get size(): number {
     return this.#deferred.length
   }

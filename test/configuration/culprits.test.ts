@@ -259,7 +259,7 @@ onEveryDatabase((kind, open) => {
         const explain = kind === 'postgres' ? 'explain' : 'explain query plan'
         return (await tx.executeQuery(CompiledQuery.raw(`${explain} ${text}`, [...parameters]))).rows
       })
-      expect(JSON.stringify(plan)).toContain('audit_logs_configured_partners')
+      expect(JSON.stringify(plan)).toContain('audit_logs_configured_failures')
     })
   })
 })

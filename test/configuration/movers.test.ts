@@ -1,9 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { systemScope } from '../../src/core/scope.ts'
+import { outcomeOfResponse, type PendingDelivery } from '../../src/webhooks/deliveries/rules.ts'
+import { getWebhook } from '../../src/webhooks/store.ts'
+import { recordOutcomes } from '../../src/webhooks/worker/outcomes.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { testSecrets } from '../harness.ts'
 import { addPartnerUser } from '../world.ts'
 import type { Document } from './fixture.ts'
-import { startWithHistory } from './history-fixture.ts'
+import { hook, startWithHistory } from './history-fixture.ts'
+
+const before = (time: string) => new Date(Date.parse(time) - 1).toISOString()
 
 onEveryDatabase((_, open) => {
   const start = async () => {
@@ -20,7 +29,13 @@ onEveryDatabase((_, open) => {
       expect(failure).toMatchObject({ status: 409 })
       return String((failure as Error).message).replace(/^.*plan again:? ?/, '')
     }
-    return { ...stage, refusalOf, bakeryId: world.orgs.bakery.id }
+    /** Who set each field that differs from the files. */
+    const drift = async (document: Document) => {
+      const body = { document, culprits: true }
+      const { changes } = await acme.client.call(api.configuration.plan, { body })
+      return changes.flatMap(({ culprits }) => culprits!.map(({ field, by, action }) => [field, by, action]))
+    }
+    return { ...stage, refusalOf, drift, bakeryId: world.orgs.bakery.id }
   }
 
   describe('an apply of an outdated plan', () => {
@@ -85,6 +100,81 @@ onEveryDatabase((_, open) => {
       await globex.client.call(api.sites.remove, { params: { id: theirs.id } })
       await two.apply({ sites: [keep, old] }, {}, plan.version)
       expect(await refusalOf({ sites: [keep, old] }, plan)).not.toContain('site.delete')
+    })
+
+    it('names whoever was faster of two at once', async () => {
+      const { service, world, by, acme } = await start()
+      const two = by(await addPartnerUser(service, 'two', world.partners.acme, 'all'))
+      const keep = { org: 'bakery', name: 'Keep' }
+      await acme.apply({ sites: [keep, { org: 'bakery', name: 'Old' }] })
+      const changes = [
+        { sites: [keep], prune: true },
+        { sites: [keep, { org: 'bakery', name: 'New' }], prune: false },
+        { sites: [{ ...keep, timezone: 'Asia/Tokyo' }], prune: false },
+      ]
+      for (const { sites, prune } of changes) {
+        const plans = await Promise.all([acme, two].map((one) => one.plan({ sites }, { prune })))
+        const applies = [acme, two].map(({ client }, at) => {
+          const { version, plannedAt } = plans[at]!
+          const body = { document: { sites }, prune, version, plannedAt: before(plannedAt) }
+          return client.call(api.configuration.apply, { body })
+        })
+        const outcomes = await Promise.allSettled(applies)
+        const lost = outcomes.findIndex(({ status }) => status === 'rejected')
+        const winner = ['two', 'acme-admin'][lost]
+        const failure = expect.objectContaining({
+          message: expect.stringContaining(`(by ${winner}@example.com at`),
+        })
+        expect(outcomes[lost]).toMatchObject({ reason: failure })
+      }
+    })
+  })
+
+  describe('a difference', () => {
+    it('names whoever changed a part of a retention or a retry policy, and not who set what there was', async () => {
+      const { service, world, acme, bakeryId, drift } = await start()
+      const member = async (name: string) =>
+        service.client(await addPartnerUser(service, name, world.partners.acme, 'all'))
+      const [one, two] = [await member('one'), await member('two')]
+      const auditRetention = { retentionDays: 365, archiveToS3: false }
+      const organizations = [{ slug: 'bakery', name: 'bakery', auditRetention }]
+      await acme.apply({ organizations }, { adopt: true })
+      const files = { organizations, webhooks: [{ ...hook, retryPolicy: { maxRetries: 3 } }] }
+      await acme.apply({ webhooks: files.webhooks })
+      const query = { orgId: bakeryId }
+      await one.call(api.auditRetention.change, { query, body: { retentionDays: 700 } })
+      await two.call(api.auditRetention.change, { query, body: { archiveToS3: false } })
+      const { data } = await acme.client.call(api.webhooks.list, {})
+      const params = { id: data.find(({ name }) => name === hook.name)!.id }
+      for (const by of [one, two])
+        await by.call(api.webhooks.setRetryPolicy, { params, body: { maxRetries: 9 } })
+      const days = [{ ...organizations[0], auditRetention: { retentionDays: 365 } }]
+      expect(await drift({ ...files, organizations: days })).toEqual([
+        ['auditRetention', 'one@example.com', 'audit.retention.update'],
+        ['retryPolicy', 'one@example.com', 'webhook.retry_policy.update'],
+      ])
+    })
+
+    it('names the service where it has failed a webhook, and so does an apply', async () => {
+      const { service, acme, drift, refusalOf } = await start()
+      const files = { webhooks: [{ ...hook, status: 'active' }] }
+      await acme.apply(files)
+      const plan = await acme.plan(files)
+      const { data } = await acme.client.call(api.webhooks.list, {})
+      const { id } = data.find(({ name }) => name === hook.name)!
+      const { storage } = service
+      const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+      const now = new Date(Date.parse(plan.plannedAt) + 1000).toISOString()
+      await storage.write(async (tx) => {
+        const { webhook } = await getWebhook(tx, cipher, systemScope, id)
+        // Of a delivery that there is not: what it does to the webhook is all that counts.
+        const delivery = { id: newId(), webhookId: id, attempt: 0 } as PendingDelivery
+        const reply = { status: 410, headers: {}, body: Buffer.from(''), isWhole: true, milliseconds: 1 }
+        const outcome = outcomeOfResponse(delivery, reply, { policy: null, now })
+        await recordOutcomes(tx, [{ webhook, delivery, outcome }], now)
+      })
+      expect(await drift(files)).toEqual([['status', 'System', 'webhook.fail']])
+      expect(await refusalOf(files, plan)).toMatch(/^webhooks "Tickets" \(by System at \S+ audit entry/)
     })
   })
 })

@@ -65,7 +65,11 @@ const webhookFailure = (webhook: WebhookRecord): AuditEvent => ({
   resourceType: 'webhook',
   resourceId: webhook.id,
   resourceName: webhook.name,
-  details: { reason: 'The receiver answered 410 Gone' },
+  details: {
+    reason: 'The receiver answered 410 Gone',
+    before: { status: 'active' },
+    after: { status: 'failed' },
+  },
   ipAddress: null,
   userAgent: null,
   result: 'success',
