@@ -341,9 +341,10 @@ function cut(value: unknown): unknown {
 /** Most characters that a change shows of its fields, before and after each. */
 const maxShown = 4096
 
-/** What a plan shows of a change. Free objects, which are merged, may hold secrets: they are hidden as in the audit log. */
-export function shownDifference({ merged }: Kind, before: Values | null, after: Values | null) {
-  const shown = difference(before ?? {}, after ?? {}, (field) => merged.includes(field))
+/** What a plan shows of a change. Free objects may hold secrets: they are hidden as in the audit log. */
+export function shownDifference({ fields }: Kind, before: Values | null, after: Values | null) {
+  const free = fields.filter(({ isFree }) => isFree).map(({ name }) => name)
+  const shown = difference(before ?? {}, after ?? {}, (field) => free.includes(field))
   const bounded = (values: Values) => {
     const short = cut(values) as Values
     const isShort = JSON.stringify(short).length <= maxShown

@@ -294,5 +294,41 @@ onEveryDatabase((kind, open) => {
         'body.document.webhooks.0.url',
       ])
     })
+
+    always('hides what is taken for a secret in every free object', async () => {
+      const { acme } = await start()
+      const free = (word: string) => ({
+        password: `${word}-1`,
+        list: [{ apiToken: `${word}-2` }],
+        plain: word,
+      })
+      const files = (word: string): Document => ({
+        organizations: [
+          { slug: 'florist', name: 'Florist', billingContact: free(word), settings: free(word) },
+        ],
+        sites: [
+          { org: 'florist', name: 'Shop', address: free(word), contact: free(word), settings: free(word) },
+        ],
+        scripts: [
+          { name: 'S', osTypes: ['linux'], language: 'bash', content: 'true', parameters: free(word) },
+        ],
+      })
+      const made = await acme.apply(files('one'))
+      const { changes, applyId } = await acme.apply(files('two'))
+      const params = { id: applyId }
+      const back = await acme.client.call(api.configurationApplies.plan, { params, body: {} })
+      const gone = await acme.plan(
+        { organizations: [], sites: [], scripts: [] },
+        { prune: true, pruneLimit: 9 },
+      )
+      const shown = JSON.stringify([made.changes, changes, back.changes, gone.changes])
+      expect(shown).not.toMatch(/(one|two)-[12]/)
+      const site = changes.find(({ section }) => section === 'sites')
+      expect(site!.after!.contact).toEqual({
+        password: '********',
+        list: [{ apiToken: '********' }],
+        plain: 'two',
+      })
+    })
   })
 })

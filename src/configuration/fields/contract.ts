@@ -28,6 +28,8 @@ export type FileField = {
   /** Of the endpoints that take it. */
   isMade: boolean
   isChanged: boolean
+  /** An object that may hold anything, and so secrets that its schema does not mark. */
+  isFree: boolean
   /** The endpoint of a part, whose body its value is. */
   part: Part | undefined
   /** undefined: it holds no secrets. */
@@ -56,6 +58,9 @@ const descriptionOf = (schema: z.ZodType | undefined): string | undefined =>
   schema && (schema.description ?? presentValue(schema).description)
 
 const shapeOf = ({ body }: Endpoint) => (unwrap(body!) as z.ZodObject).shape as Record<string, z.ZodType>
+
+const isAnyObject = (schema: z.ZodType): boolean =>
+  schema instanceof z.ZodRecord && schema.valueType instanceof z.ZodUnknown
 
 const sectionOf = (resource: unknown): Section | undefined =>
   sections.find((section) => entries[section].resource === resource)
@@ -105,6 +110,7 @@ function fieldsOf(kind: KindEntries): FileField[] {
         isMadeNull: made[field]?.safeParse(null).success === true,
         isMade: field in made,
         isChanged: field in changed,
+        isFree: kind.merged.includes(field) || isAnyObject(inner),
         part: parts.find((part) => part.field === field),
         guard: guarded[field] ?? guardOf(value),
       }
