@@ -5,7 +5,7 @@ import { isJsonObject } from '../core/json.ts'
 import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import { difference, mergePatch } from '../tenancy/rules.ts'
-import { type Change, type FileField, type Kind, kinds, type Section, sections } from './contract.ts'
+import { type Change, type FileField, type Kind, keyOf, kinds, type Section, sections } from './contract.ts'
 
 export type Values = Record<string, unknown>
 
@@ -117,7 +117,9 @@ export function readObject(
   const read = safeParse(schema, object)
   if (!read.success) return read.error.issues.flatMap((issue) => formFaults(path, issue, object))
   const { org, renamedFrom, ...values } = read.data as Values & { org?: string; renamedFrom?: string }
-  return { section, path, org, key: String(values[key]), renamedFrom, values, omitted }
+  // In the one spelling of names, as the key is.
+  const former = renamedFrom === undefined ? undefined : String(keyOf(section, renamedFrom))
+  return { section, path, org, key: String(values[key]), renamedFrom: former, values, omitted }
 }
 
 /** Secrets for a place that the file does not name would be sent to wherever somebody else has it lead by then. */

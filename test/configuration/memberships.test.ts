@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { it as always, describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -267,6 +267,26 @@ onEveryDatabase((kind, open) => {
         { action: 'delete', section: 'organizations', name: 'florist' },
       ])
       expect(await acme.sets()).toEqual([])
+    })
+
+    always('are not renamed, in whatever spelling the former address is', async () => {
+      const { acme } = await start()
+      await acme.apply({ memberships: [{ org: 'bakery', ...ada }] })
+      const other = { org: 'bakery', ...ada, email: 'grace@example.com' }
+      for (const renamedFrom of [ada.email, 'ADA@example.com', 'ＡＤＡ@Example.com'])
+        for (const prune of [false, true])
+          await expect(
+            acme.plan({ memberships: [{ ...other, renamedFrom }] }, { prune }),
+          ).rejects.toMatchObject({
+            details: [
+              {
+                path: 'body.document.memberships.0.email',
+                message: 'cannot be changed: delete it and create another',
+              },
+            ],
+          })
+      const same = { org: 'bakery', ...ada, renamedFrom: 'ADA@example.com' }
+      expect((await acme.plan({ memberships: [same] })).changes).toEqual([])
     })
   })
 })
