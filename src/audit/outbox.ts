@@ -135,6 +135,7 @@ export async function listPending(db: Db, scope: Scope, limit: number): Promise<
     try {
       return [parseDraft(entry, chain)]
     } catch {
+      // The sealer sets it aside, and reports why.
       return []
     }
   })
