@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { type AuditEvent, type DraftEntry, toDraftEntry } from '../src/audit/rules.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import type { Problem } from '../src/core/errors.ts'
+import { hideSecretsIn } from '../src/core/free-objects.ts'
 import { type AuditedResource, withoutSecrets } from '../src/core/schema.ts'
 import type { AuditFacts, Caller } from '../src/handler.ts'
 
@@ -27,7 +28,9 @@ export function successEntry(
   const {
     details,
     before,
-    after = before === undefined ? withoutSecrets(entry.body, request.body) : undefined,
+    after = before === undefined
+      ? hideSecretsIn(entry.body, withoutSecrets(entry.body, request.body))
+      : undefined,
   } = facts
   // The organization is the one that the handler noted, even none. A caller who is only invited belongs to none.
   const own = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { invalid, Problem } from '../core/errors.ts'
+import { hideSecrets } from '../core/free-objects.ts'
 import { withoutUndefined } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
@@ -55,16 +56,24 @@ export function applyChange(script: Script, change: ScriptChange, now: Instant):
  * What the audit log records of a script: of its content the length and SHA-256, which is enough to prove which one
  * it was.
  */
-export function auditSnapshot({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
+export const auditSnapshot = (script: Script) => hidden(snapshotOf(script))
+
+function snapshotOf({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
   return { ...rest, contentLength: content.length, contentSha256: hash('sha256', content, 'hex') }
 }
 
+const hidden = <S extends { parameters: unknown }>(snapshot: S) => ({
+  ...snapshot,
+  parameters: hideSecrets(snapshot.parameters),
+})
+
 /** The fields in which two records differ, before and after. */
 export function auditDiff(before: Script, after: Script) {
-  const [was, is] = [auditSnapshot(before), auditSnapshot(after)]
+  const [was, is] = [snapshotOf(before), snapshotOf(after)]
   const keys = (Object.keys(is) as (keyof typeof is)[]).filter(
     (key) => JSON.stringify(was[key]) !== JSON.stringify(is[key]),
   )
-  const only = (one: typeof is) => Object.fromEntries(keys.map((key) => [key, one[key]]))
-  return { before: only(was), after: only(is) }
+  const only = (one: ReturnType<typeof hidden<typeof is>>) =>
+    Object.fromEntries(keys.map((key) => [key, one[key]]))
+  return { before: only(hidden(was)), after: only(hidden(is)) }
 }

@@ -1,4 +1,5 @@
 import { invalid } from '../core/errors.ts'
+import { hideSecrets, isSecretName } from '../core/free-objects.ts'
 import { isJsonObject } from '../core/json.ts'
 import { maxObjectSize } from '../core/schema.ts'
 import type { Organization } from './organizations/contract.ts'
@@ -24,9 +25,6 @@ export function mergeSettings(present: JsonObject, patch: JsonObject): JsonObjec
   throw invalid([{ path: 'body.settings', message: 'would be more than 16 KiB of JSON' }])
 }
 
-/** Names of secrets in free-form objects. */
-const secretName = /pass(word|phrase)|secret|token|credential|private_?key|api_?key/i
-
 /** Fields that the audit log leaves out entirely. */
 const secretFields = new Set(['ssoConfig'])
 const stamps = new Set(['updatedAt'])
@@ -50,24 +48,14 @@ export function difference(
       isJsonObject(old[key]) && isJsonObject(fresh[key])
         ? difference(old[key], fresh[key], () => free)
         : undefined
-    const isSecret = secretFields.has(key) || secretName.test(key)
+    const isSecret = secretFields.has(key) || isSecretName(key)
     const shown = (value: unknown) =>
-      !free ? value : value === null || !isSecret ? redacted(value) : '********'
+      !free ? value : value === null || !isSecret ? hideSecrets(value) : '********'
     const [one, other] = [within?.before ?? old[key], within?.after ?? fresh[key]]
     if (one !== undefined) was[key] = shown(one)
     if (other !== undefined) is[key] = shown(other)
   }
   return { before: was, after: is }
-}
-
-function redacted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(redacted)
-  if (!isJsonObject(value)) return value
-  const entries = Object.entries(value).map(([key, item]) => [
-    key,
-    item !== null && secretName.test(key) ? '********' : redacted(item),
-  ])
-  return Object.fromEntries(entries) as JsonObject
 }
 
 /** A value without what is taken for a secret in it, and that, with its place. */
@@ -76,7 +64,7 @@ export function withoutSecrets(value: unknown): { rest: unknown; secrets: [strin
   const secrets: [string, unknown][] = []
   const rest: [string, unknown][] = []
   for (const [key, item] of Object.entries(value)) {
-    if (!Array.isArray(value) && item !== null && secretName.test(key)) secrets.push([key, item])
+    if (!Array.isArray(value) && item !== null && isSecretName(key)) secrets.push([key, item])
     else {
       const within = withoutSecrets(item)
       rest.push([key, within.rest])

@@ -195,11 +195,12 @@ onEveryDatabase((kind, open) => {
       }
       const files = (secret: string): Document => ({
         organizations: [{ slug: 'florist', name: 'Florist', settings: { color: 'green', apiToken: secret } }],
+        sites: [{ org: 'bakery', name: 'Annex', contact: { phone: '1', password: secret } }],
         webhooks: [{ ...hook, secret, headers: [{ key: 'X-Key', value: secret }] }],
       })
       await acme.apply(files('hush-one'))
       await acme.apply(files('hush-two'))
-      await acme.apply({ organizations: [], webhooks: [] }, pruned)
+      await acme.apply({ organizations: [], sites: [], webhooks: [] }, pruned)
       const text = await kept()
       expect(text).toContain('green')
       for (const secret of ['hush-one', 'hush-two', 'k-e-y'])

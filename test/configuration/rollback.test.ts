@@ -116,7 +116,12 @@ onEveryDatabase((kind, open) => {
       await acme.apply({ organizations: [org], webhooks: [hook], trustPolicies: [policy] })
       const bakery = by(world.tokens.bakery)
       const changed = { ...hook, events: ['device.enrolled'], secret: 'two' }
+      const contact = (phone: string, password: string) => [
+        { org: 'bakery', name: 'Annex', contact: { phone, password } },
+      ]
+      await acme.apply({ sites: contact('1', 'one') })
       const two = await acme.apply({
+        sites: contact('2', 'two'),
         organizations: [{ ...org, settings: { color: 'red', apiToken: 'two' } }],
         webhooks: [changed],
         trustPolicies: [{ ...policy, claims: { sub: 'y' } }],
@@ -128,6 +133,12 @@ onEveryDatabase((kind, open) => {
           org: null,
           name: 'florist',
           reason: 'keeps what the apply set, as nobody is told what was before: settings',
+        },
+        {
+          section: 'sites',
+          org: 'bakery',
+          name: 'Annex',
+          reason: 'keeps what the apply set, as nobody is told what was before: contact',
         },
         {
           section: 'webhooks',

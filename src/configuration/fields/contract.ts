@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Endpoint } from '../../core/endpoint.ts'
+import { isFreeObject } from '../../core/free-objects.ts'
 import { holdsSecrets, isSecret, mapSecrets, slug, text, unwrap } from '../../core/schema.ts'
 import {
   entries,
@@ -59,9 +60,6 @@ const descriptionOf = (schema: z.ZodType | undefined): string | undefined =>
 
 const shapeOf = ({ body }: Endpoint) => (unwrap(body!) as z.ZodObject).shape as Record<string, z.ZodType>
 
-const isAnyObject = (schema: z.ZodType): boolean =>
-  schema instanceof z.ZodRecord && schema.valueType instanceof z.ZodUnknown
-
 const sectionOf = (resource: unknown): Section | undefined =>
   sections.find((section) => entries[section].resource === resource)
 
@@ -110,7 +108,7 @@ function fieldsOf(kind: KindEntries): FileField[] {
         isMadeNull: made[field]?.safeParse(null).success === true,
         isMade: field in made,
         isChanged: field in changed,
-        isFree: kind.merged.includes(field) || isAnyObject(inner),
+        isFree: kind.merged.includes(field) || isFreeObject(inner),
         part: parts.find((part) => part.field === field),
         guard: guarded[field] ?? guardOf(value),
       }

@@ -61,9 +61,9 @@ export function storableValues(
   }
 }
 
-/** A value without what is taken for a secret in it: in free objects, which are merged. */
-export const withoutFreeSecrets = ({ merged }: Kind, name: string, value: unknown) =>
-  merged.includes(name) ? withoutSecrets(value) : { rest: value, secrets: [] }
+/** A value without what is taken for a secret in it: in free objects. */
+export const withoutFreeSecrets = ({ fields }: Kind, name: string, value: unknown) =>
+  fields.find((field) => field.name === name)?.isFree ? withoutSecrets(value) : { rest: value, secrets: [] }
 
 /** What may be kept of some fields, and the secrets in objects of which the rest is kept. */
 function keptOf(kind: Kind, values: Values | null) {
@@ -74,8 +74,8 @@ function keptOf(kind: Kind, values: Values | null) {
     if (secret.includes(name)) continue
     const stripped = withoutFreeSecrets(kind, name, value)
     if (stripped.secrets.length === 0) kept[name] = value
-    // What is left of an object can be merged again, and what is left of a list cannot.
-    else if (!hasListWithSecrets(value)) {
+    // What is left of an object can be merged again, where that is how it is changed; what is left of a list cannot.
+    else if (kind.merged.includes(name) && !hasListWithSecrets(value)) {
       kept[name] = stripped.rest
       secrets[name] = stripped.secrets
     }
