@@ -9,7 +9,7 @@ import { type ConfigurationRequest, canonical } from './rules.ts'
 export async function digestOf(
   { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: ConfigurationRequest,
   changes: readonly Change[],
-  { ends, meant }: { ends: readonly Record<string, number>[]; meant: unknown },
+  { ends, meant }: { ends: readonly [of: string, counts: Record<string, number>][]; meant: unknown },
   on: {
     /** Of the service: the document has secrets, which nobody is to guess by what is printed. */
     fingerprint: (text: string) => string

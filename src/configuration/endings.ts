@@ -196,6 +196,10 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
 export const endingsOfDeletion = (section: Section): readonly Ending[] =>
   (endings[section] ?? []).filter((one) => one.of.includes('deletion'))
 
+/** Who may see all that may end with objects of a section. */
+export const endingsShownTo = (section: Section): readonly Endpoint[] =>
+  (endings[section] ?? []).map(({ shownTo }) => shownTo)
+
 /** What a change of these fields may end. */
 export const endingsOfChange = (
   section: Section,

@@ -39,6 +39,8 @@ export type Failure = {
 export type Ending = {
   counts: Counts
   isVisible: boolean
+  /** With which object: as much that ends with another is another plan. */
+  of: string
   comesAgain?: boolean | undefined
   /** With a change that was made in the transaction. */
   isDone: boolean

@@ -221,8 +221,12 @@ export class Naming {
     const meant = this.#meant(section, orgId, name)
     if (meant !== undefined) return meant
     // What the files call something else has this name by hand, and gives it up.
-    const isOther = ({ id }: StoredObject) => (this.#names.get(id) ?? name) !== name
-    const found = this.#owners.ownOf(this.#state.referred(section, orgId, name, isOther))
+    const isOther = ({ id }: StoredObject): boolean => (this.#names.get(id) ?? name) !== name
+    const referred = (isOut: typeof isOther) =>
+      this.#owners.ownOf(this.#state.referred(section, orgId, name, isOut))
+    // A role that is deleted leaves its name to a built-in one.
+    const staying = referred((one) => isOther(one) || this.#isLeaving(one))
+    const found = staying.length > 0 ? staying : referred(isOther)
     if (found.length === 1) return this.#staying(path, found[0]!)
     if (found.length === 0 && this.#found.hasFailed(section, this.#slugOf(section, orgId), name))
       return dependencyFailed

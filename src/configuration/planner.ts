@@ -2,11 +2,12 @@ import { createHash, hash } from 'node:crypto'
 import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { checkMayRead, mayChangeSome, mayRead, readableParts } from './access.ts'
+import { checkMayRead, mayChangeSome, mayRead, readableParts, refusalOf } from './access.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
 import { type AuditTrail, changesSince, mayReadAudit } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
+import { endingsShownTo } from './endings.ts'
 import { type Failure, Findings } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
 import * as conflicts from './history/conflicts.ts'
@@ -122,7 +123,7 @@ export class Planner {
       (await digestOf(
         request,
         changes,
-        { ends: ends.map(({ counts }) => counts), meant: this.#resolvedDigest(named) },
+        { ends: ends.map(({ of, counts }) => [of, counts]), meant: this.#resolvedDigest(named) },
         about,
       ))
     // What is refused was not tried, and what ends with it not counted: the version would be another.
@@ -180,7 +181,9 @@ export class Planner {
       for (const section of sections)
         if (!this.#state.has(section) && mayRead(calls, section, on.admitted))
           await this.#state.read(section, this.#yieldIfDue)
-    const about = { prune, state: this.#state, owners: this.#owners }
+    const seesEnded = (section: Section) =>
+      endingsShownTo(section).every((entry) => refusalOf(calls, entry, on.admitted) === undefined)
+    const about = { prune, state: this.#state, owners: this.#owners, seesEnded }
     const { rollback, conflicts: found, unseen } = rollbackOf(applied, about)
     conflicts.checkNoConflicts(found, unseen)
     return rollback

@@ -218,7 +218,7 @@ export class Steps {
         action: 'create',
         before: null,
         after,
-        warning: warningOf(reply),
+        warning: done.refused === null ? warningOf(reply) : null,
         refused: done.refused,
         isDone: done.isDone,
       })
@@ -390,7 +390,8 @@ export class Steps {
         after,
         renamedFrom,
         ends,
-        warning: warningOf(reply),
+        // To whoever is refused it may say what is not theirs to know, and of another who does it something else.
+        warning: refused === null ? warningOf(reply) : null,
         refused,
         isDone,
       },
@@ -491,11 +492,16 @@ export class Steps {
   }
 
   /** What has ended, for the version of the plan, and for a rollback, which ends nothing that has come since. */
-  #noteEnded(ended: readonly Ended[], isDone: boolean): void {
+  #noteEnded(stored: StoredObject | undefined, ended: readonly Ended[], isDone: boolean): void {
+    if (!stored) return
+    // What is made has another id each time.
+    const { section, id, key } = stored
+    const label = this.#state.isMade(id) ? [this.#state.org(stored), key] : [id]
+    const of = JSON.stringify([section, ...label])
     for (const { ending, isVisible, counts, mark } of ended) {
       const noted = onlyEnding(mark ?? counts)
       const { comesAgain, isTransient } = ending
-      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, comesAgain, isDone })
+      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, of, comesAgain, isDone })
     }
   }
 
@@ -531,7 +537,7 @@ export class Steps {
     const watch = new EndingWatch(endings, { isDeletion })
     const because = (why: string | null, isDone = false) => {
       if (why !== null && alreadyRefused === null) this.#found.refuse(path, `${prefix}${why}`)
-      this.#noteEnded(watch.ended, isDone)
+      this.#noteEnded(stored, watch.ended, isDone)
       return { refused: why, ended: watch.ended, isDone }
     }
     // Whoever may not change something is not told what that would end. A deletion needs no other permission to be planned.

@@ -158,6 +158,27 @@ onEveryDatabase((_, open) => {
       ])
     })
 
+    it('outdates the plan when as much ends with another one', async () => {
+      const { acme } = await begin()
+      await acme.apply({
+        organizations: [
+          { slug: 'aa', name: 'A' },
+          { slug: 'bb', name: 'B' },
+        ],
+      })
+      const orgs = (await acme.client.call(api.orgs.list)).data
+      const [a, b] = ['aa', 'bb'].map((name) => orgs.find(({ slug }) => slug === name)!.id)
+      const { id } = await acme.client.call(api.sites.create, { body: { orgId: a!, name: 'Precious' } })
+      const { version, changes } = await acme.plan({ organizations: [] }, pruned)
+      expect(changes.map(({ name, ends }) => [name, ends!.sites])).toEqual([
+        ['aa', 1],
+        ['bb', 0],
+      ])
+      await acme.client.call(api.sites.remove, { params: { id } })
+      await acme.client.call(api.sites.create, { body: { orgId: b!, name: 'Other' } })
+      await expect(acme.apply({ organizations: [] }, pruned, version)).rejects.toMatchObject({ status: 409 })
+    })
+
     it('is selected by nobody any more who had selected it', async () => {
       const { acme } = await begin()
       const guest = {
@@ -263,14 +284,19 @@ onEveryDatabase((_, open) => {
     })
 
     it('that is made active and enforced ends the sessions that began with a password', async () => {
-      const { service, acme, bakeryId } = await begin()
+      const { service, acme, bakeryId, reader } = await begin()
       const token = await addOrgUser(service, 'person', bakeryId)
       const { name: _, ...whole } = { ...oidc, ...endpointsOf(issuer) }
       await acme.apply(provider(whole), { adopt: true })
       await service.storage.write((tx) => tx.updateTable('sso_providers').set({ enforce_sso: 1 }).execute())
-      const { changes } = await acme.apply(provider({ status: 'active' }))
+      const { applyId, changes } = await acme.apply(provider({ status: 'active' }))
       expect(changes).toMatchObject([{ ends: { sessions: expect.any(Number) } }])
       await expect(service.client(token).call(api.users.me, {})).rejects.toMatchObject({ status: 401 })
+      const lost = /does not get back what ended: \d+ sessions/
+      expect((await acme.planBack(applyId)).lost).toMatchObject([{ reason: expect.stringMatching(lost) }])
+      // How many people have signed in is for those who may list them.
+      const other = await reader(['sso:read', 'organizations:read', 'organizations:write'])
+      expect((await other.planBack(applyId)).lost).toMatchObject([{ reason: 'does not get back what ended' }])
     })
   })
 

@@ -127,5 +127,20 @@ onEveryDatabase((_, open) => {
         details: [{ path: 'body.document.organizations.0.maxDevices' }],
       })
     })
+
+    it('means the built-in role of the same name once the own one is deleted', async () => {
+      const { bakery } = await startWithHistory(open)
+      await bakery.apply({ roles: [{ name: 'Org Viewer', permissions: ['devices:read'] }] })
+      const files = {
+        roles: [],
+        memberships: [{ email: 'ada@example.com', name: 'Ada', role: 'Org Viewer' }],
+      }
+      const { changes } = await bakery.apply(files, pruned)
+      expect(changes.map(({ action, section }) => [action, section])).toEqual([
+        ['create', 'memberships'],
+        ['delete', 'roles'],
+      ])
+      expect((await bakery.plan(files, pruned)).changes).toEqual([])
+    })
   })
 })

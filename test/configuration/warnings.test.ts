@@ -26,6 +26,15 @@ onEveryDatabase((_, open) => {
       expect((await bakery.planBack(applyId)).changes).toMatchObject([{ warning: everyBranch }])
     })
 
+    it('is told to nobody who may not make the change', async () => {
+      const { service, world, by } = await startWithHistory(open)
+      const { id: orgId } = world.orgs.bakery
+      const role = await addRole(service, orgId, 'Reader', ['config:read', 'organizations:read'])
+      const reader = by(await addOrgUser(service, 'reader', orgId, { role }))
+      const { changes } = await reader.plan({ trustPolicies: [wide] })
+      expect(changes).toMatchObject([{ refused: expect.any(String), warning: null }])
+    })
+
     it('says how many members a provider does not admit any more, as whoever applies makes it', async () => {
       const { service, world, by, bakery } = await startWithHistory(open)
       const { id: orgId, providerId } = world.orgs.bakery

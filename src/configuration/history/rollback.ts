@@ -31,7 +31,12 @@ export type Rollback = {
  */
 export function rollbackOf(
   applied: readonly AppliedChange[],
-  { prune, state, owners }: { prune: boolean; state: State; owners: Owners },
+  {
+    prune,
+    state,
+    owners,
+    seesEnded,
+  }: { prune: boolean; state: State; owners: Owners; seesEnded(section: Section): boolean },
 ): { rollback: Rollback; conflicts: string[]; unseen: number } {
   const document: Record<string, Values[]> = {}
   const identities = new Map<Values, Identity>()
@@ -76,7 +81,7 @@ export function rollbackOf(
         if (one.withheld.length > 0)
           lose(`is made again without the secrets in its ${one.withheld.join(', ')}`)
         const ended = onlyEnding(addCounts([one.ends, madeAgainIn(one, all)]))
-        if (ended) lose(whatEnded(ended))
+        if (ended) lose(whatEnded(ended, seesEnded(section)))
         if (section === 'memberships') lose('is invited again, and has to accept')
       }
       continue
@@ -108,7 +113,7 @@ export function rollbackOf(
       continue
     }
     if (action === 'adopt') releases.add(id)
-    if (one.ends) lose(whatEnded(one.ends))
+    if (one.ends) lose(whatEnded(one.ends, seesEnded(section)))
     const emptied = withoutBound(one, present)
     const kept = one.withheld.filter((name) => !Object.hasOwn(emptied, name))
     if (kept.length > 0)
@@ -144,7 +149,9 @@ const isRestored = (one: AppliedChange): boolean =>
     (name) => Object.hasOwn(one.before ?? {}, name) && kinds[one.section].merged.includes(name),
   )
 
-const whatEnded = (ends: NonNullable<AppliedChange['ends']>): string => {
+/** The counts are those that whoever applied saw. */
+const whatEnded = (ends: NonNullable<AppliedChange['ends']>, isVisible: boolean): string => {
+  if (!isVisible) return 'does not get back what ended'
   const counts = Object.entries(ends).map(([kind, count]) => `${count} ${kind}`)
   return `does not get back what ended: ${counts.join(', ')}`
 }
