@@ -70,10 +70,7 @@ const counted =
 
 /** Keys may do what whoever made them may do. */
 const keysOf =
-  (
-    creatorsOf: (on: On, stored: StoredObject) => Promise<readonly string[]>,
-    isMarked: boolean,
-  ): Ending['begin'] =>
+  (creatorsOf: (on: On, stored: StoredObject) => Promise<readonly string[]>): Ending['begin'] =>
   async (on, stored) => {
     const { db, scope, now } = on
     const creators = await creatorsOf(on, stored)
@@ -84,7 +81,8 @@ const keysOf =
       const { all, part } = countLosses(before, await read())
       return { apiKeys: all, limitedApiKeys: part }
     }
-    return { ended, ...(isMarked && { mark: { apiKeys: before.size } }) }
+    // An endpoint that refuses the change ends nothing, and the version is the same for whoever may make it.
+    return { ended, mark: { apiKeys: before.size } }
   }
 
 const identities: Pick<Ending, 'shownTo' | 'begin'> = {
@@ -131,7 +129,7 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
         const below = await listDescendants(db, id)
         const ids = below.map((one) => one.id)
         return listApiKeyCreators(db, scope, ids, now)
-      }, false),
+      }),
     },
   ],
   deviceGroups: [
@@ -154,7 +152,7 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       shownTo: apiKeys.list,
       comesAgain: true,
       isRestored: true,
-      begin: keysOf(async (_, { record }) => [String(record.userId)], true),
+      begin: keysOf(async (_, { record }) => [String(record.userId)]),
     },
   ],
   webhooks: [
