@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isJsonObject } from './json.ts'
-import { unwrap } from './schema.ts'
+import { containing, mapParts, unwrap } from './schema.ts'
 
 /* Objects of any form, such as settings and contacts: people may keep a secret in them under any name. */
 
@@ -23,17 +23,21 @@ export function hideSecrets(value: unknown): unknown {
 const hidden = (name: string, value: unknown): unknown =>
   value !== null && isSecretName(name) ? '********' : hideSecrets(value)
 
+/** Whether an object has fields of any name beside those of its schema. */
+const isOpenObject = (schema: z.ZodType): boolean => {
+  const inner = unwrap(schema)
+  return inner instanceof z.ZodObject && inner.def.catchall instanceof z.ZodUnknown
+}
+
+const isFree = (schema: z.ZodType): boolean => isFreeObject(schema) || isOpenObject(schema)
+const holdsFree = containing(isFree)
+
 /** The same for the free objects in a value of a schema. */
 export function hideSecretsIn(schema: z.ZodType | undefined, value: unknown): unknown {
   if (schema === undefined || value === null || typeof value !== 'object') return value
   if (isFreeObject(schema)) return hideSecrets(value)
-  const inner = unwrap(schema)
-  if (inner instanceof z.ZodArray && Array.isArray(value))
-    return value.map((item) => hideSecretsIn(inner.element as z.ZodType, item))
-  if (!(inner instanceof z.ZodObject)) return value
-  const shape = inner.shape as Record<string, z.ZodType>
-  // Some have fields of any name beside those of the schema.
-  const shown = (key: string, item: unknown) =>
-    shape[key] === undefined ? hidden(key, item) : hideSecretsIn(shape[key], item)
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, shown(key, item)]))
+  if (!isFree(schema) && !holdsFree(schema)) return value
+  return mapParts(schema, value, (part, item, key = '') =>
+    part === undefined ? hidden(key, item) : hideSecretsIn(part, item),
+  )
 }

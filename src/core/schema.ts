@@ -240,61 +240,63 @@ export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): u
   if (schema === undefined || value === null || typeof value !== 'object') return value
   if (!holdsSecrets(schema)) return value
   const inner = unwrap(schema)
-  if (inner instanceof z.ZodArray && Array.isArray(value)) {
-    return value.map((item) => withoutSecrets(inner.element as z.ZodType, item))
-  }
-  if (!(inner instanceof z.ZodObject)) return value
-  const shape = inner.shape as Record<string, z.ZodType>
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([key]) => !isSecret(shape[key]))
-      .map(([key, item]) => [key, withoutSecrets(shape[key], item)]),
-  )
+  const shape: Record<string, z.ZodType> = inner instanceof z.ZodObject ? inner.shape : {}
+  const open = Array.isArray(value)
+    ? value
+    : Object.fromEntries(Object.entries(value).filter(([key]) => !isSecret(shape[key])))
+  return mapParts(schema, open, withoutSecrets)
 }
 
 /** `value` with `shown` in place of each text that its schema marks as secret, at any depth. */
 export function mapSecrets(schema: z.ZodType, value: unknown, shown: (text: string) => string): unknown {
   if (isSecret(schema)) return typeof value === 'string' ? shown(value) : value
   if (value === null || typeof value !== 'object' || !holdsSecrets(schema)) return value
+  return mapParts(schema, value, (part, item) => (part === undefined ? item : mapSecrets(part, item, shown)))
+}
+
+/**
+ * A list or an object with each part mapped by its schema, which is undefined for a field that the schema does not name;
+ * anything else as it is.
+ */
+export function mapParts(
+  schema: z.ZodType,
+  value: object,
+  map: (part: z.ZodType | undefined, item: unknown, key?: string) => unknown,
+): unknown {
   const inner = unwrap(schema)
   if (inner instanceof z.ZodArray && Array.isArray(value)) {
-    return value.map((item) => mapSecrets(inner.element as z.ZodType, item, shown))
+    return value.map((item) => map(inner.element as z.ZodType, item))
   }
   if (!(inner instanceof z.ZodObject)) return value
   const shape = inner.shape as Record<string, z.ZodType>
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [
-      key,
-      shape[key] === undefined ? item : mapSecrets(shape[key], item, shown),
-    ]),
-  )
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, map(shape[key], item, key)]))
 }
 
-/** Whether the schema contains a secret field, at any depth; computed once for each schema. */
-export function holdsSecrets(schema: z.ZodType): boolean {
-  let known = secretive.get(schema)
-  if (known === undefined) {
-    known = findsSecret(schema, new Set())
-    secretive.set(schema, known)
+/** Whether a schema contains a part that passes a test, at any depth; computed once for each schema. */
+export function containing(isPart: (schema: z.ZodType) => boolean): (schema: z.ZodType) => boolean {
+  const known = new WeakMap<z.ZodType, boolean>()
+  const finds = (schema: z.ZodType, seen: Set<z.ZodType>): boolean => {
+    const inner = unwrap(schema)
+    // A schema may contain itself.
+    if (seen.has(inner)) return false
+    seen.add(inner)
+    const parts =
+      inner instanceof z.ZodArray
+        ? [inner.element as z.ZodType]
+        : inner instanceof z.ZodObject
+          ? Object.values(inner.shape as Record<string, z.ZodType>)
+          : []
+    return parts.some((part) => isPart(part) || finds(part, seen))
   }
-  return known
+  return (schema) => {
+    const found = known.get(schema) ?? finds(schema, new Set())
+    known.set(schema, found)
+    return found
+  }
 }
 
-const secretive = new WeakMap<z.ZodType, boolean>()
-
-function findsSecret(schema: z.ZodType, seen: Set<z.ZodType>): boolean {
-  const inner = unwrap(schema)
-  // A schema may contain itself.
-  if (seen.has(inner)) return false
-  seen.add(inner)
-  const parts =
-    inner instanceof z.ZodArray
-      ? [inner.element as z.ZodType]
-      : inner instanceof z.ZodObject
-        ? Object.values(inner.shape as Record<string, z.ZodType>)
-        : []
-  return parts.some((part) => isSecret(part) || findsSecret(part, seen))
-}
+/** Whether the schema contains a secret field. */
+export const holdsSecrets = containing(isSecret)
 
 export function isSecret(schema: z.ZodType | undefined): boolean {
   for (let s = schema; s !== undefined; s = layerBelow(s)) if (s.meta()?.secret === true) return true
