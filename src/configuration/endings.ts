@@ -34,7 +34,7 @@ type On = {
 type Begun = {
   ended(): Promise<Counts>
   /**
-   * What the version of a plan has in place of that: a plan does not do what it is refused of memberships, and has the version
+   * What the version of a plan has in place of that: what is refused is not done and ends nothing, and the plan has the version
    * of whoever may do it.
    */
   mark?: Counts
@@ -81,7 +81,6 @@ const keysOf =
       const { all, part } = countLosses(before, await read())
       return { apiKeys: all, limitedApiKeys: part }
     }
-    // An endpoint that refuses the change ends nothing, and the version is the same for whoever may make it.
     return { ended, mark: { apiKeys: before.size } }
   }
 

@@ -32,11 +32,11 @@ export type Failure = {
   /** Changes that were refused without having been tried: they are found again with the next attempt. */
   untried: readonly Change[]
   /** What these would end. */
-  untriedEnds: readonly Ending[]
+  untriedEnds: readonly EndingCount[]
 }
 
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
-export type Ending = {
+export type EndingCount = {
   counts: Counts
   isVisible: boolean
   /** With which object: as much that ends with another is another plan. */
@@ -62,7 +62,7 @@ export class Findings {
   readonly #left: Plan['left'] = []
   readonly #renamedByHand: NonNullable<Plan['renamedByHand']> = []
   /** What ends with what is deleted. */
-  readonly #ends: Ending[] = []
+  readonly #ends: EndingCount[] = []
   /** Ids of what the files have of each section. */
   readonly #kept = new Set<string>()
   /** Names of what is in the files and could not be made: what names it is not at fault. */
@@ -98,7 +98,7 @@ export class Findings {
     return this.#renamedByHand
   }
 
-  get ends(): readonly Ending[] {
+  get ends(): readonly EndingCount[] {
     return this.#ends
   }
 
@@ -167,7 +167,7 @@ export class Findings {
     this.#renamedByHand.push({ section, org: this.#state.org(stored), name, nameInFiles })
   }
 
-  end(ending: Ending): void {
+  end(ending: EndingCount): void {
     this.#ends.push(ending)
   }
 

@@ -410,9 +410,9 @@ export class Steps {
   /** What a change has ended. Keys of the organization are nobody's to change from now on. */
   #end({ section, id }: StoredObject, ended: readonly Ended[]): void {
     if (section !== 'organizations' || !ended.some(({ counts }) => onlyEnding(counts))) return
-    for (const ended of ['apiKeys', 'enrollmentKeys'] as const)
-      for (const key of this.#state.has(ended) ? this.#state.all(ended) : [])
-        if (key.orgId === id) this.#state.remove(ended, key.id)
+    for (const keys of ['apiKeys', 'enrollmentKeys'] as const)
+      for (const key of this.#state.has(keys) ? this.#state.all(keys) : [])
+        if (key.orgId === id) this.#state.remove(keys, key.id)
   }
 
   #body({ fields, spelled }: Kind, values: Values, references: References, names: readonly string[]): Values {

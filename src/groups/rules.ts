@@ -1,4 +1,5 @@
 import { invalid, Problem } from '../core/errors.ts'
+import { pluralize } from '../core/finding.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { ConditionGroup } from '../filters/contract.ts'
@@ -81,9 +82,9 @@ export type GroupUse = { memberships: number; groups: number; filters: number }
  */
 export function checkUnused({ memberships, groups, filters }: GroupUse): void {
   const parts = [
-    memberships > 0 && `${memberships} ${memberships === 1 ? 'member is' : 'members are'} limited to it`,
-    groups > 0 && `${groups} ${groups === 1 ? 'group is' : 'groups are'} under it`,
-    filters > 0 && `${filters} saved ${filters === 1 ? 'filter has' : 'filters have'} a condition on it`,
+    memberships > 0 && `${pluralize(memberships, 'member is', 'members are')} limited to it`,
+    groups > 0 && `${pluralize(groups, 'group is', 'groups are')} under it`,
+    filters > 0 && `${pluralize(filters, 'saved filter has', 'saved filters have')} a condition on it`,
   ].filter((part) => part !== false)
   if (parts.length === 0) return
   throw new Problem('conflict', `The group is in use: ${parts.join(', ')}`, {

@@ -56,16 +56,14 @@ export function applyChange(script: Script, change: ScriptChange, now: Instant):
  * What the audit log records of a script: of its content the length and SHA-256, which is enough to prove which one
  * it was.
  */
-export const auditSnapshot = (script: Script) => hidden(snapshotOf(script))
+export const auditSnapshot = (script: Script) => ({
+  ...snapshotOf(script),
+  parameters: hideSecrets(script.parameters),
+})
 
 function snapshotOf({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
   return { ...rest, contentLength: content.length, contentSha256: hash('sha256', content, 'hex') }
 }
-
-const hidden = <S extends { parameters: unknown }>(snapshot: S) => ({
-  ...snapshot,
-  parameters: hideSecrets(snapshot.parameters),
-})
 
 /** The fields in which two records differ, before and after. */
 export function auditDiff(before: Script, after: Script) {
@@ -73,7 +71,7 @@ export function auditDiff(before: Script, after: Script) {
   const keys = (Object.keys(is) as (keyof typeof is)[]).filter(
     (key) => JSON.stringify(was[key]) !== JSON.stringify(is[key]),
   )
-  const only = (one: ReturnType<typeof hidden<typeof is>>) =>
+  const only = (one: ReturnType<typeof auditSnapshot>) =>
     Object.fromEntries(keys.map((key) => [key, one[key]]))
-  return { before: only(hidden(was)), after: only(hidden(is)) }
+  return { before: only(auditSnapshot(before)), after: only(auditSnapshot(after)) }
 }

@@ -109,15 +109,16 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
         fault: ([, , field = ''], message) => fault(field, message),
       })
       if (faults.length > found) return true
-      const { org } = filled as Values
+      const identified = filled as Values
+      const { org } = identified
       // What is of others is not in an export of one organization, and not gone.
       if (isOfOneOrg && org !== undefined && org !== implied)
         throw usageError(
           `${file} has ${section} of the organization ${org}, of which this export says nothing`,
           'export the whole partner: leave out --org',
         )
-      if (isUnseen(section, filled as Values)) return true
-      const place = placeOf(section, filled as Values)
+      if (isUnseen(section, identified)) return true
+      const place = placeOf(section, identified)
       const leftOut = unsaid.get(place)
       if (leftOut) {
         for (const one of leftOut) kept.add(one)

@@ -1,6 +1,6 @@
 import { type Fault, Problem } from '../../core/errors.ts'
 import { kinds, type Section, sections } from '../contract.ts'
-import type { Ending } from '../findings.ts'
+import type { EndingCount } from '../findings.ts'
 import * as rules from '../rules.ts'
 import type { State } from '../state.ts'
 import type { AppliedChange } from './applied-changes.ts'
@@ -51,7 +51,7 @@ export const endedAs: Partial<Record<Section, string>> = { memberships: 'members
  * What ends with what a rollback deletes has come after the apply; but for what the apply made, which ends in these sections.
  * Whoever may not see what a deletion ends is refused the deletion, and not told.
  */
-export function endedRecords(ends: readonly Ending[], ofApply: readonly Section[]): string[] {
+export function endedRecords(ends: readonly EndingCount[], ofApply: readonly Section[]): string[] {
   const counts = new Map<string, number>()
   for (const section of ofApply) {
     const what = endedAs[section] ?? section

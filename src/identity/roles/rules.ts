@@ -1,4 +1,5 @@
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
+import { pluralize } from '../../core/finding.ts'
 import {
   hasPermission,
   missingPermissions,
@@ -196,7 +197,7 @@ export type RoleUse = { userCount: number; childRoleCount: number; providerCount
 export function checkUnused(use: RoleUse): void {
   const { userCount, childRoleCount, providerCount } = use
   const said = (count: number, one: string, many: string) =>
-    count === 0 ? [] : [`${count} ${count === 1 ? one : many}`]
+    count === 0 ? [] : [pluralize(count, one, many)]
   const parts = [
     ...said(userCount, 'person holds it or is invited to it', 'people hold it or are invited to it'),
     ...said(childRoleCount, 'role inherits from it', 'roles inherit from it'),

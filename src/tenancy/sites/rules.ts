@@ -1,4 +1,5 @@
 import { Problem } from '../../core/errors.ts'
+import { pluralize } from '../../core/finding.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { mergeSettings } from '../rules.ts'
@@ -48,6 +49,6 @@ const nouns: Record<keyof SiteUse, string> = {
 export function checkUnused(use: SiteUse): void {
   const counted = (Object.keys(nouns) as (keyof SiteUse)[]).filter((kind) => use[kind] > 0)
   if (counted.length === 0) return
-  const parts = counted.map((kind) => `${use[kind]} ${nouns[kind]}${use[kind] === 1 ? '' : 's'}`)
+  const parts = counted.map((kind) => pluralize(use[kind], nouns[kind]))
   throw new Problem('site_in_use', `Site is still used by ${parts.join(', ')}`, { details: use })
 }
