@@ -4,13 +4,15 @@ import { genesisChecksum } from '../../src/audit/chain.ts'
 import { linkEntries } from '../../src/audit/outbox.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
+import { makeOrg } from '../../src/tenancy/organizations/rules.ts'
+import { insertOrg } from '../../src/tenancy/store.ts'
 import type { AuditOptions } from './audit.ts'
 import { draft } from './audit-sealing.ts'
 import { fromHere, removeFolder, stop, temporaryFolder } from './children.ts'
 import { atMost, type Row } from './figures.ts'
 import { buildFleet } from './fleet-world.ts'
 import { cpuOf, longestStall, startService } from './servers.ts'
-import type { Place } from './world.ts'
+import { orgDefaults, type Place } from './world.ts'
 
 const entriesEach = 20
 const batch = 200
@@ -79,27 +81,10 @@ async function countChains(db: Db, table: 'audit_checkpoints' | 'audit_verdicts'
 async function addOrganizations(tx: Db, partnerId: string, from: number): Promise<void> {
   const now = new Date().toISOString()
   for (let n = from; n < from + batch; n++) {
-    const id = newId()
-    await tx
-      .insertInto('organizations')
-      .values({
-        id,
-        partner_id: partnerId,
-        name: `Customer ${n}`,
-        slug: `customer-${n}`,
-        type: 'customer',
-        status: 'active',
-        settings: '{}',
-        max_devices: null,
-        sso_config: null,
-        contract_start: null,
-        contract_end: null,
-        billing_contact: null,
-        deleted_at: null,
-        created_at: now,
-        updated_at: now,
-      })
-      .execute()
+    const named = { name: `Customer ${n}`, slug: `customer-${n}`, ...orgDefaults }
+    const org = makeOrg(named, partnerId, { id: newId(), now })
+    await insertOrg(tx, org)
+    const { id } = org
     const drafts = Array.from({ length: entriesEach }, (_, k) => draft(id, k + 1, now))
     const entries = linkEntries(id, { seq: 0, checksum: genesisChecksum }, drafts)
     await tx.insertInto('audit_logs').values(entries).execute()
