@@ -7,7 +7,7 @@ import {
   toCursorPage,
   totalFrom,
 } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import type { PartnerScope, Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
 import { after, contains, jsonField, plainContains } from '../storage/query/expressions.ts'
@@ -178,8 +178,29 @@ const inChains = { column: 'audit_logs.chain', time: 'audit_logs.timestamp', id:
 const isOfSeveralOrgs = (
   scope: Scope,
   { orgId, from: _, to: __, ...filter }: EntryFilter,
-): scope is Extract<Scope, { kind: 'partner' }> =>
+): scope is PartnerScope =>
   scope.kind === 'partner' && scope.orgs.length > 0 && orgId === undefined && !isUnfiltered(filter)
+
+type Page = { beyond: readonly (string | number)[] | undefined; limit: number; offset: number }
+
+/** Time and id of the newest entries that a filter selects, from a place on: a table, in no order. */
+function newest(db: Db, scope: Scope, filter: EntryFilter, { beyond, ...page }: Page) {
+  const found = (entries: Entries) =>
+    filtered(db, entries, filter).$if(beyond !== undefined, (it) =>
+      it.where(after(newestFirst, beyond!, 'desc')),
+    )
+  if (isOfSeveralOrgs(scope, filter))
+    return newestOfEachOrg(scope, inChains, page, (isOfOrg) =>
+      found(db.selectFrom('audit_logs').where(isOfOrg)),
+    ).as('newest')
+  return found(entriesIn(db, scope))
+    .select(['audit_logs.timestamp as time', 'audit_logs.id'])
+    .orderBy('audit_logs.timestamp', 'desc')
+    .orderBy('audit_logs.id', 'desc')
+    .limit(page.limit)
+    .offset(page.offset)
+    .as('newest')
+}
 
 /** An index selects the first entries where it can; only the rows of the page are read. */
 async function listByTime(
@@ -189,17 +210,8 @@ async function listByTime(
   filter: EntryFilter,
 ): Promise<AuditLogRow[]> {
   const key = keyAfter(query, newestFirst.length)
-  const page = { limit: fetchLimit(query), offset: key === undefined ? offsetOf(query) : 0 }
-  const found = (entries: Entries) =>
-    filtered(db, entries, filter).$if(key !== undefined, (it) => it.where(after(newestFirst, key!, 'desc')))
-  const places = isOfSeveralOrgs(scope, filter)
-    ? newestOfEachOrg(scope, inChains, page, (isOfOrg) => found(db.selectFrom('audit_logs').where(isOfOrg)))
-    : found(entriesIn(db, scope))
-        .select('audit_logs.id')
-        .orderBy('audit_logs.timestamp', 'desc')
-        .orderBy('audit_logs.id', 'desc')
-        .limit(page.limit)
-        .offset(page.offset)
+  const page = { beyond: key, limit: fetchLimit(query), offset: key === undefined ? offsetOf(query) : 0 }
+  const places = db.selectFrom(newest(db, scope, filter, page)).select('newest.id')
   return entriesById(db, scope)
     .selectAll()
     .where('audit_logs.id', 'in', places)
@@ -245,14 +257,13 @@ export async function listNewestKeys(
   beyond: EntryKey | undefined,
   limit: number,
 ): Promise<EntryKey[]> {
-  const rows = await filterEntries(db, scope, filter)
-    .select(['audit_logs.timestamp', 'audit_logs.id'])
-    .$if(beyond !== undefined, (it) => it.where(after(newestFirst, beyond!, 'desc')))
-    .orderBy('audit_logs.timestamp', 'desc')
-    .orderBy('audit_logs.id', 'desc')
-    .limit(limit)
+  const rows = await db
+    .selectFrom(newest(db, scope, filter, { beyond, limit, offset: 0 }))
+    .select(['newest.time', 'newest.id'])
+    .orderBy('newest.time', 'desc')
+    .orderBy('newest.id', 'desc')
     .execute()
-  return rows.map(({ timestamp, id }) => [timestamp, id])
+  return rows.map(({ time, id }) => [time, id])
 }
 
 /** The entries with these ids, in the order of the ids. */

@@ -15,6 +15,7 @@ export type Scope =
     }
 
 export type ScopeKind = Scope['kind']
+export type PartnerScope = Extract<Scope, { kind: 'partner' }>
 
 export const systemScope: Scope = { kind: 'system' }
 

@@ -1,5 +1,5 @@
 import { type Expression, type SqlBool, sql } from 'kysely'
-import type { Scope } from '../../core/scope.ts'
+import type { PartnerScope, Scope } from '../../core/scope.ts'
 
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).
@@ -43,8 +43,6 @@ const heldInHistory = (scope: Scope, value: Expression<unknown>): Expression<Sql
   scope.kind === 'system' ? all : heldByTenant(scope, value, sql``)
 
 type Tenants = Exclude<Scope, { kind: 'system' }>
-
-type PartnerScope = Extract<Scope, { kind: 'partner' }>
 
 /** Ids of the organizations of a partner that a caller is granted. */
 function grantedOrgs({ partnerId, orgs }: PartnerScope, which: Expression<unknown>) {
