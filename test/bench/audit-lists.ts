@@ -25,7 +25,8 @@ export type AuditListsOptions = {
 const patience = 50
 /** Entries that one transaction adds to one chain. */
 const batch = 2000
-const begin = Date.parse('2015-01-01T00:00:00Z')
+/** Retention deletes what is older than a year. */
+const span = 300 * 86_400_000
 
 /**
  * Lists of the audit log when it is long: one organization's, which has half of all entries, those of a partner of 20
@@ -59,6 +60,7 @@ async function fill(
   say: (line: string) => void,
 ): Promise<number> {
   const storage = await openStorage(place)
+  const begin = Date.now() - span
   const heads = new Map<string, { seq: number; checksum: string }>()
   for (let from = 0; from < size; from += batch) {
     if (from % 500_000 === 0)
@@ -66,7 +68,7 @@ async function fill(
     const turn = from / batch
     const orgId = turn % 2 === 0 ? orgIds[0]! : orgIds[1 + ((turn >> 1) % (orgIds.length - 1))]!
     const drafts = Array.from({ length: batch }, (_, n) =>
-      draft(orgId, from + n + 1, new Date(begin + (from + n + 1) * 1000).toISOString()),
+      draft(orgId, from + n + 1, new Date(begin + ((from + n + 1) / size) * span).toISOString()),
     )
     const rows = linkEntries(orgId, heads.get(orgId) ?? { seq: 0, checksum: genesisChecksum }, drafts)
     const { seq, checksum } = rows.at(-1)!
