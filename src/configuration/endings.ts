@@ -58,13 +58,17 @@ export type Ending = {
   isRestored?: true
 }
 
-/** Counted before and after. With a deletion ends all that there was. */
+/** Counted before and after. With a deletion ends all that there was, and so it may with a change that `mayEndAll`. */
 const counted =
-  (count: (on: On, stored: StoredObject) => Promise<Counts>): Ending['begin'] =>
+  (
+    count: (on: On, stored: StoredObject) => Promise<Counts>,
+    { mayEndAll = false } = {},
+  ): Ending['begin'] =>
   async (on, stored, isDeletion) => {
     const before = await count(on, stored)
     return {
       ended: async () => (isDeletion ? before : (endedBetween(before, await count(on, stored)) ?? {})),
+      ...((isDeletion || mayEndAll) && { mark: before }),
     }
   }
 
@@ -86,10 +90,13 @@ const keysOf =
 
 const identities: Pick<Ending, 'shownTo' | 'begin'> = {
   shownTo: ssoIdentities.list,
-  begin: counted(async ({ ask }) => {
-    const { pagination } = await ask(ssoIdentities.list)
-    return { identities: (pagination as { total: number }).total }
-  }),
+  begin: counted(
+    async ({ ask }) => {
+      const { pagination } = await ask(ssoIdentities.list)
+      return { identities: (pagination as { total: number }).total }
+    },
+    { mayEndAll: true },
+  ),
 }
 
 const endings: Partial<Record<Section, readonly Ending[]>> = {

@@ -379,6 +379,7 @@ export class Planner {
       if (item.identity) this.#naming.restore(item.identity.id, stored.id)
       this.#naming.note(named, orgId, stored)
     }
+    if (this.#state.isAbsent(stored)) return
     const { faults } = this.#found.mark()
     await this.#steps.update(kind, item, { stored, isNew, inTheWay, refused }, references)
     if (this.#found.faults.length > faults) return

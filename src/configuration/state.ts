@@ -121,6 +121,9 @@ export class State {
   readonly #names = new Map<string, Set<StoredObject>>()
   /** Ids of what was made meanwhile. */
   readonly #made = new Set<string>()
+  /** Ids of what was refused to the caller; and of those among them that a plan could not make either. */
+  readonly #refused = new Set<string>()
+  readonly #absent = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
   #characters = 0
@@ -188,6 +191,28 @@ export class State {
   /** Whether an object was made meanwhile, and has another id each time. */
   isMade(id: string): boolean {
     return this.#made.has(id)
+  }
+
+  /** What a plan made though the caller may not. */
+  noteRefused({ id }: StoredObject): void {
+    this.#refused.add(id)
+  }
+
+  /** What nobody could make has a place as well, for what names it. */
+  addAbsent(section: Section, values: Values, orgId: string | null): StoredObject | undefined {
+    const id = `absent ${this.#absent.size}`
+    for (const ids of [this.#made, this.#refused, this.#absent]) ids.add(id)
+    return this.put(section, { ...values, orgId, id })
+  }
+
+  /** Whether it was refused to the caller to make an object. */
+  isRefused({ id }: StoredObject): boolean {
+    return this.#refused.has(id)
+  }
+
+  /** Whether an object was to be made, and is not there. */
+  isAbsent({ id }: StoredObject): boolean {
+    return this.#absent.has(id)
   }
 
   #withParts(section: Section, record: Values, stored: StoredObject | undefined): Values {

@@ -182,7 +182,7 @@ export class Steps {
     for (const [name, why] of missingFields(kind, item)) this.#found.fault(`${item.path}.${name}`, why)
   }
 
-  /** `inTheWay`: has its name until it is renamed or deleted itself. */
+  /** `inTheWay`: has its name until it is renamed or deleted itself. What is refused may not be there (`State.isAbsent`). */
   async create(
     kind: Kind,
     item: DesiredObject,
@@ -210,7 +210,7 @@ export class Steps {
       async (call) => {
         reply = await call({ body })
       },
-      { path: item.path, kind, inTheWay },
+      { path: item.path, kind, inTheWay, dependency: this.#refusedDependency(kind, references, made, orgId) },
     )
     const line = { section: kind.section, orgId, key: item.key, id: null }
     if (done)
@@ -223,11 +223,13 @@ export class Steps {
         isDone: done.isDone,
       })
     if (!reply) {
+      if (done && done.refused !== null) return this.#state.addAbsent(kind.section, body, orgId)
       this.#found.markItemFailed(kind, item)
       return undefined
     }
     const stored = await this.#state.settle(kind.section, { reply, orgId })
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
+    if (done?.refused) this.#state.noteRefused(stored)
     this.#found.keep(stored.id)
     this.#widen(stored)
     await this.#owners.own(stored, item)
@@ -288,7 +290,8 @@ export class Steps {
       const bound = kind.bound && own.includes(kind.bound.to) ? [kind.bound.field] : []
       const sent = kind.decides ? said.map(({ name }) => name) : [...own, ...bound]
       const body = this.#body(kind, values, references, sent)
-      await this.#updatePart(about, { entry: this.#updateOf(kind), body, names: own, path: item.path })
+      const entry = this.#updateOf(kind)
+      await this.#updatePart(about, { entry, body, names: own, path: item.path }, references)
     }
     for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
   }
@@ -330,7 +333,8 @@ export class Steps {
     const asked = isBody
       ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
       : { body, path: item.path }
-    await this.#updatePart(about, { entry, names: [name], ...asked, target: target?.(stored.record) })
+    const change = { entry, names: [name], ...asked, target: target?.(stored.record) }
+    await this.#updatePart(about, change, references)
   }
 
   /** What one endpoint changes of an object: a change of its own, as it has an audit entry of its own. */
@@ -343,6 +347,7 @@ export class Steps {
       path,
       target,
     }: { entry: Endpoint; body: unknown; names: string[]; path: string; target?: RawInput | undefined },
+    references: References,
   ): Promise<void> {
     const { kind, item, isNew, shown } = about
     // An endpoint before this one may have renamed it.
@@ -361,6 +366,7 @@ export class Steps {
         stored,
         inTheWay,
         alreadyRefused: about.refused,
+        dependency: this.#refusedDependency(kind, references, asked),
         endings: endingsOfChange(kind.section, asked, isNew),
       },
     )
@@ -405,6 +411,28 @@ export class Steps {
       hidden: names.filter((name) => !Object.hasOwn(present, name)),
       ends: lostOf(ended),
     })
+  }
+
+  /** What a change needs and was refused to the caller: its organization, or what it names. undefined: nothing. */
+  #refusedDependency(
+    { fields }: Kind,
+    references: References,
+    names: readonly string[],
+    orgId: string | null = null,
+  ): Dependency | undefined {
+    const named = fields.flatMap(({ name, refersTo }) =>
+      refersTo !== undefined && names.includes(name)
+        ? [references.get(name) ?? []].flat().map((id) => this.#state.get(refersTo, id))
+        : [],
+    )
+    const organization = orgId === null ? undefined : this.#state.get('organizations', orgId)
+    const needed = [organization, ...named].filter((one) => one !== undefined)
+    const refused = needed.find((one) => this.#state.isRefused(one))
+    if (!refused) return undefined
+    return {
+      why: `needs "${refused.key}" of the ${refused.section}, which is refused`,
+      isThere: !needed.some((one) => this.#state.isAbsent(one)),
+    }
   }
 
   /** What a change has ended. Keys of the organization are nobody's to change from now on. */
@@ -525,6 +553,7 @@ export class Steps {
       stored,
       inTheWay,
       alreadyRefused = null,
+      dependency,
       onConflict,
       prefix = '',
       endings = [],
@@ -533,10 +562,12 @@ export class Steps {
   ): Promise<Done | undefined> {
     if (this.#found.changes.length > maxChanges) return { refused: null, ended: [], isDone: false }
     // A plan says what would be, whoever asks: its transaction is rolled back.
-    const refused = alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
+    const refused =
+      alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? dependency?.why ?? null
     const watch = new EndingWatch(endings, { isDeletion })
     const because = (why: string | null, isDone = false) => {
-      if (why !== null && alreadyRefused === null) this.#found.refuse(path, `${prefix}${why}`)
+      const isNew = why !== alreadyRefused && why !== dependency?.why
+      if (why !== null && isNew) this.#found.refuse(path, `${prefix}${why}`)
       this.#noteEnded(stored, watch.ended, isDone)
       return { refused: why, ended: watch.ended, isDone }
     }
@@ -547,7 +578,8 @@ export class Steps {
     }
     try {
       // What a membership needs is locked until the plan ends: accounts and tenants that others use.
-      const isTried = this.#on.isRehearsal && kind.section !== 'memberships'
+      const isThere = dependency?.isThere ?? true
+      const isTried = this.#on.isRehearsal && kind.section !== 'memberships' && isThere
       if (refused !== null && !isTried) {
         await begin()
         return because(refused)
@@ -584,6 +616,9 @@ export class Steps {
 /** How a step went; `isDone`: a plan does also what is refused. */
 type Done = { refused: string | null; ended: readonly Ended[]; isDone: boolean }
 
+/** What was refused before, and without which a step is refused; where it is not there, a plan does not try either. */
+type Dependency = { why: string; isThere: boolean }
+
 /** What one step is about. */
 type Step = {
   path: string
@@ -594,6 +629,7 @@ type Step = {
   inTheWay?: StoredObject | undefined
   /** Why the step before it was refused, without which this one is not done. */
   alreadyRefused?: string | null
+  dependency?: Dependency | undefined
   onConflict?: (() => void) | undefined
   /** Of its faults. */
   prefix?: string

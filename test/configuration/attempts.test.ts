@@ -56,6 +56,69 @@ onEveryDatabase((_, open) => {
     })
   })
 
+  describe('a plan of somebody whose role does not reach as far as the roles of the files', () => {
+    const files = {
+      roles: [
+        { name: 'Lead', permissions: ['devices:read', 'devices:execute'] },
+        { name: 'Night', permissions: ['devices:read'], parent: 'Lead' },
+      ],
+      memberships: [
+        { ...viewer('one'), role: 'Night' },
+        { ...viewer('two'), role: 'Lead' },
+      ],
+    }
+    /** Of whoever may apply, with the refusals of the reader. */
+    const unrefused = (changes: readonly { refused: string | null }[]) =>
+      changes.map((change) => JSON.stringify({ ...change, refused: null })).sort()
+
+    it('has what names these as well, new or not, and the version of whoever applies it', async () => {
+      const { bakery, reader } = await start()
+      await bakery.apply({ memberships: [viewer('one')] })
+      const plan = await reader.plan(files)
+      expect(plan.totals).toMatchObject({ create: 3, update: 1, refused: 4 })
+      const own = await bakery.plan(files)
+      expect(unrefused(plan.changes)).toEqual(unrefused(own.changes))
+      expect(plan.version).toBe(own.version)
+      expect((await bakery.apply(files, {}, plan.version)).totals).toMatchObject({ create: 3, update: 1 })
+    })
+
+    it('says of each what it needs', async () => {
+      const { service, world, by } = await start()
+      const { id } = world.orgs.bakery
+      const held = [...reads, 'config:apply', 'users:write', 'users:invite']
+      const role = await addRole(service, id, 'Applier', held)
+      const applier = by(await addOrgUser(service, 'applier', id, { role }))
+      const { changes } = await applier.plan(files)
+      expect(changes.map(({ section, name, refused }) => `${section} ${name}: ${refused}`)).toEqual([
+        expect.stringMatching(/^roles Lead: .*devices:execute/),
+        'roles Night: needs "Lead" of the roles, which is refused',
+        'memberships one@example.com: needs "Night" of the roles, which is refused',
+        'memberships two@example.com: needs "Lead" of the roles, which is refused',
+      ])
+      await expect(applier.apply(files)).rejects.toMatchObject({ code: 'forbidden' })
+    })
+
+    it('has what is in an organization that they may not make, and whose slug is taken', async () => {
+      const { service, world, by } = await start()
+      const partner = { partnerId: world.partners.acme }
+      const held = [...reads, 'sites:write']
+      const role = await addRole(service, partner, 'Planner', held)
+      const planner = by(await addPartnerUser(service, 'planner', partner.partnerId, 'all', role))
+      const linesOf = async (org: string) => {
+        const organizations = [{ name: 'Florist', slug: org }]
+        const { changes } = await planner.plan({ organizations, sites: [{ org, name: 'Annex' }] })
+        return changes.map(({ section, name, refused }) => `${section} ${name}: ${refused}`)
+      }
+      const free = await linesOf('florist')
+      expect(free).toEqual([
+        expect.stringMatching(/^organizations florist: /),
+        expect.stringMatching(/^sites Annex: /),
+      ])
+      const taken = await linesOf('harbor')
+      expect(taken.map((line) => line.replaceAll('harbor', 'florist'))).toEqual(free)
+    })
+  })
+
   describe('changes that allow one another', () => {
     it('may stand in any order, whoever plans, and also where they are taken over', async () => {
       const { service, world, by, acme } = await start()

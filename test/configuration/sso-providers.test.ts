@@ -6,7 +6,7 @@ import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { certificate } from '../sso/certificates.ts'
 import { endpointsOf, issuer, oidc, signedIn, start } from '../sso/provider-fixture.ts'
-import { addOrgUser, addRole } from '../world.ts'
+import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
 
 const { name } = oidc
@@ -245,6 +245,27 @@ onEveryDatabase((kind, open) => {
       const gone = await acme.apply({ ssoProviders: [] }, { prune: true })
       expect(gone.changes).toMatchObject([{ action: 'delete', ends: { identities: 1 } }])
       expect(await planBack(gone.applyId)).toMatchObject({ lost, changes: [{ action: 'create' }] })
+    })
+
+    it('say so in one version, also to whom another issuer is refused, as its role is beyond theirs', async () => {
+      const { service, acme, bakery, by, world, provider, clock } = await begin()
+      const userId = (await service.client(world.tokens.bakery).call(api.users.me, {})).id
+      const { clientSecret: _, ...open } = whole
+      await addRole(service, bakery.id, 'Mighty', ['devices:execute'])
+      await acme.apply({ ssoProviders: [{ ...open, defaultRole: 'Mighty' }] })
+      await signedIn(service, { providerId: (await provider()).id, userId, at: clock() })
+      const held = ['config:read', 'organizations:read', 'organizations:write', 'users:read', 'roles:read']
+      const partner = { partnerId: world.partners.acme }
+      const role = await addRole(service, partner, 'Planner', held)
+      const planner = by(await addPartnerUser(service, 'planner', partner.partnerId, 'all', role))
+      const other = 'https://other.example.com'
+      const moved = [{ ...open, defaultRole: 'Mighty', issuer: other, ...endpointsOf(other) }]
+      const plan = await planner.plan({ ssoProviders: moved })
+      expect(plan.changes).toMatchObject([
+        { action: 'update', refused: expect.stringContaining('devices:execute') },
+      ])
+      const { changes } = await acme.apply({ ssoProviders: moved }, {}, plan.version)
+      expect(changes).toMatchObject([{ action: 'update', ends: { identities: 1 } }])
     })
 
     it('with an empty text say that there is none', async () => {
