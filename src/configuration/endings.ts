@@ -1,7 +1,7 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { countLosses, readAccessOfKeys } from '../credentials/api-keys/access.ts'
+import { readAccessOfKeys } from '../credentials/api-keys/access.ts'
 import { apiKeys } from '../credentials/api-keys/contract.ts'
 import { listApiKeyCreators } from '../credentials/api-keys/store.ts'
 import { deviceGroups } from '../groups/contract.ts'
@@ -17,6 +17,7 @@ import { countSelections } from '../tenancy/store.ts'
 import { webhooks } from '../webhooks/contract.ts'
 import { countWaitingDeliveries } from '../webhooks/deliveries/store.ts'
 import type { Section } from './contract.ts'
+import type { KeyLosses } from './key-losses.ts'
 import type { StoredObject, Values } from './rules.ts'
 
 /** How many of each kind end, or have ended, with something. */
@@ -26,6 +27,8 @@ type On = {
   db: Db
   scope: Scope
   now: Instant
+  /** Of the plan. */
+  keyLosses: KeyLosses
   /** Asks an endpoint about the object, whoever may call it. */
   ask(entry: Endpoint): Promise<Values>
 }
@@ -38,6 +41,8 @@ type Begun = {
    * of whoever may do it.
    */
   mark?: Counts
+  /** What has ended once the last step of the plan is done, where that says more than this step. */
+  endedByPlan?(): Counts
 }
 
 /** What changes of an object, or its deletion, end besides. */
@@ -60,10 +65,7 @@ export type Ending = {
 
 /** Counted before and after. With a deletion ends all that there was, and so it may with a change that `mayEndAll`. */
 const counted =
-  (
-    count: (on: On, stored: StoredObject) => Promise<Counts>,
-    { mayEndAll = false } = {},
-  ): Ending['begin'] =>
+  (count: (on: On, stored: StoredObject) => Promise<Counts>, { mayEndAll = false } = {}): Ending['begin'] =>
   async (on, stored, isDeletion) => {
     const before = await count(on, stored)
     return {
@@ -76,16 +78,22 @@ const counted =
 const keysOf =
   (creatorsOf: (on: On, stored: StoredObject) => Promise<readonly string[]>): Ending['begin'] =>
   async (on, stored) => {
-    const { db, scope, now } = on
+    const { db, scope, now, keyLosses } = on
     const creators = await creatorsOf(on, stored)
-    const read = () => readAccessOfKeys(db, scope, creators, now)
-    const before = await read()
-    const ended = async (): Promise<Counts> => {
-      if (before.size === 0) return {}
-      const { all, part } = countLosses(before, await read())
-      return { apiKeys: all, limitedApiKeys: part }
+    const keys = await keyLosses.begin(() => readAccessOfKeys(db, scope, creators, now))
+    const mark = { apiKeys: keys.count }
+    return {
+      async ended() {
+        await keys.end()
+        return mark
+      },
+      mark,
+      endedByPlan(): Counts {
+        if (keys.count === 0) return {}
+        const { all, part } = keys.losses()
+        return { apiKeys: all, limitedApiKeys: part }
+      },
     }
-    return { ended, mark: { apiKeys: before.size } }
   }
 
 const identities: Pick<Ending, 'shownTo' | 'begin'> = {
@@ -223,13 +231,15 @@ export type Ended = {
   isVisible: boolean
   counts: Counts | undefined
   mark: Counts | undefined
+  /** As the plan shows it once all its steps are done. */
+  shown(): Counts | undefined
 }
 
 /** Counts what a step ends. A step that is refused is not always done. */
 export class EndingWatch {
   readonly #endings: readonly Ending[]
   readonly #isDeletion: boolean
-  #begun: (Ended & { begun: Begun })[] = []
+  #watched: { ended: Ended; begun: Begun }[] = []
 
   constructor(endings: readonly Ending[], { isDeletion }: { isDeletion: boolean }) {
     this.#endings = endings
@@ -237,20 +247,26 @@ export class EndingWatch {
   }
 
   async begin(on: On, stored: StoredObject, isVisible: (ending: Ending) => boolean): Promise<void> {
-    this.#begun = []
+    this.#watched = []
     for (const ending of this.#endings) {
       const begun = await ending.begin(on, stored, this.#isDeletion)
-      const about = { ending, isVisible: isVisible(ending), counts: undefined, mark: begun.mark }
-      this.#begun.push({ ...about, begun })
+      const ended: Ended = {
+        ending,
+        isVisible: isVisible(ending),
+        counts: undefined,
+        mark: begun.mark,
+        shown: () => ended.counts && (begun.endedByPlan?.() ?? ended.counts),
+      }
+      this.#watched.push({ ended, begun })
     }
   }
 
   async end(): Promise<void> {
-    for (const one of this.#begun) one.counts = await one.begun.ended()
+    for (const { ended, begun } of this.#watched) ended.counts = await begun.ended()
   }
 
   get ended(): readonly Ended[] {
-    return this.#begun
+    return this.#watched.map(({ ended }) => ended)
   }
 }
 
@@ -263,6 +279,10 @@ export function addCounts(all: readonly (Counts | undefined)[]): Counts | undefi
     sum[kind] = (sum[kind] ?? 0) + count
   return sum
 }
+
+/** What the caller may see of what has ended. */
+export const seenCounts = (ended: readonly Ended[]): Counts | undefined =>
+  addCounts(ended.filter(({ isVisible }) => isVisible).map((one) => one.shown()))
 
 /** Without what does not end; undefined: nothing does. */
 export function onlyEnding(counts: Counts | undefined): Counts | undefined {

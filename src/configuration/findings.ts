@@ -1,6 +1,6 @@
 import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
-import type { Counts } from './endings.ts'
+import { type Counts, type Ended, onlyEnding, seenCounts } from './endings.ts'
 import { type AppliedChange, idsIn, storableValues } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
 import {
@@ -22,6 +22,9 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   hidden?: readonly string[]
   ends?: AppliedChange['ends'] | undefined
 }
+
+/** `isDone`: it was made in the transaction, whether the caller may make it or not. */
+type Step = { isDone?: boolean; ended?: readonly Ended[] }
 
 type Mark = { faults: number; changes: number; ends: number }
 
@@ -53,6 +56,8 @@ export class Findings {
   readonly #changes: Change[] = []
   /** What each change is about. */
   readonly #subjects = new Map<Change, AuditedObject>()
+  /** What ends with each. */
+  readonly #ended = new Map<Change, readonly Ended[]>()
   /** Those that were refused and not made in the transaction either. */
   readonly #untried = new Set<Change>()
   readonly #applied: AppliedChange[] = []
@@ -242,13 +247,21 @@ export class Findings {
     return this.#kept.has(id)
   }
 
-  /** `isDone`: it was made in the transaction, whether the caller may make it or not. */
+  /** Says with each change what has ended with it, once all are made. */
+  showEnded(): void {
+    for (const [change, ended] of this.#ended) {
+      const counts = seenCounts(ended)
+      change.ends = (change.action === 'delete' ? counts : onlyEnding(counts)) ?? null
+    }
+  }
+
   change(
     about: { section: Section; orgId: string | null; key: string; id: string | null },
     {
       isDone = true,
+      ended = [],
       ...said
-    }: Pick<Change, 'action' | 'before' | 'after' | 'refused'> & Partial<Change> & { isDone?: boolean },
+    }: Pick<Change, 'action' | 'before' | 'after' | 'refused'> & Partial<Change> & Step,
   ): void {
     const { section, key, id } = about
     const org = this.#state.org(about)
@@ -264,6 +277,7 @@ export class Findings {
     }
     this.#subjects.set(change, { section, id, orgId: about.orgId })
     this.#changes.push(change)
+    if (ended.length > 0) this.#ended.set(change, ended)
     if (!isDone) this.#untried.add(change)
   }
 }

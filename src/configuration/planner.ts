@@ -107,6 +107,7 @@ export class Planner {
     }
     await this.#releases()
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
+    this.#found.showEnded()
     const { changes, ends, faults: found } = this.#found
     const count = changes.length + this.#deletions.ended.length
     if (count > maxChanges) {

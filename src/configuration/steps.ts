@@ -7,7 +7,6 @@ import type { Db } from '../storage/open.ts'
 import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
 import { type FileField, type Kind, maxChanges, type Section } from './contract.ts'
 import {
-  addCounts,
   type Counts,
   type Ended,
   type Ending,
@@ -15,8 +14,10 @@ import {
   endingsOfChange,
   endingsOfDeletion,
   onlyEnding,
+  seenCounts,
 } from './endings.ts'
 import type { Findings } from './findings.ts'
+import { KeyLosses } from './key-losses.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
@@ -37,6 +38,7 @@ export class Steps {
   readonly #slugs: Slugs
   /** Why the caller may not take over what was taken over, by its id: what is tried again is taken over once. */
   readonly #adopted = new Map<string, { refused: string | null }>()
+  readonly #keyLosses = new KeyLosses()
   #on: CallContext
   #scope: Scope
 
@@ -372,7 +374,6 @@ export class Steps {
     )
     if (!done) return
     const { refused, ended, isDone } = done
-    const ends = onlyEnding(seenOf(ended)) ?? null
     this.#end(stored, ended)
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
     // What is not tried decides the same as for whoever may do it.
@@ -395,7 +396,7 @@ export class Steps {
         before,
         after,
         renamedFrom,
-        ends,
+        ended,
         // To whoever is refused it may say what is not theirs to know, and of another who does it something else.
         warning: refused === null ? warningOf(reply) : null,
         refused,
@@ -488,7 +489,7 @@ export class Steps {
       action: 'delete',
       before,
       after: null,
-      ends: seenOf(ended) ?? null,
+      ended,
       refused: excess ?? refused,
       isDone,
     })
@@ -510,6 +511,7 @@ export class Steps {
       db: this.#tx,
       scope: this.#scope,
       now: on.now,
+      keyLosses: this.#keyLosses,
       ask: (entry: Endpoint) => calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, target),
     }
     return watch.begin(
@@ -669,13 +671,9 @@ const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: r
 const warningOf = (reply: Values | undefined): string | null =>
   typeof reply?.warning === 'string' ? reply.warning : null
 
-/** What the caller may see of what has ended. */
-const seenOf = (ended: readonly Ended[]): Counts | undefined =>
-  addCounts(ended.filter(({ isVisible }) => isVisible).map(({ counts }) => counts))
-
 /** What no rollback brings back. */
 const lostOf = (ended: readonly Ended[]): Counts | undefined =>
-  onlyEnding(seenOf(ended.filter(({ ending }) => !ending.isRestored)))
+  onlyEnding(seenCounts(ended.filter(({ ending }) => !ending.isRestored)))
 
 /** With the id by which people and the audit log know it. */
 const shownAs = (kind: Kind, stored: StoredObject): StoredObject => ({

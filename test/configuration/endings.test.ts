@@ -113,6 +113,31 @@ onEveryDatabase((_, open) => {
       expect(back).toMatchObject({ lost: [], changes: [{ ends: { limitedApiKeys: 1 } }] })
     })
 
+    it('are counted once for all that an apply changes, and not at all where it gives back what it takes', async () => {
+      const { service, acme, bakeryId, mint } = await begin()
+      const [read, write, run] = ['devices:read', 'devices:write', 'devices:execute']
+      const role = (called: string, permissions: string[], parent?: string) => ({
+        ...{ org: 'bakery', name: called, permissions },
+        ...(parent !== undefined && { parent }),
+      })
+      const own = role('Child', [read], 'Parent')
+      await acme.apply({ roles: [role('Parent', [write, run]), own] })
+      const maker = await addOrgUser(service, 'maker', bakeryId)
+      await mint(maker, bakeryId, [read, write, run])
+      await acme.apply({ ...member({ role: 'Child' }) }, { adopt: true })
+      const endsOf = async (files: Parameters<typeof acme.plan>[0]) =>
+        Object.fromEntries((await acme.plan(files)).changes.map((change) => [change.name, change.ends]))
+      const moved = role('Child', [read, write, run], 'Parent')
+      expect(await endsOf({ roles: [role('Parent', []), moved] })).toEqual({ Parent: null, Child: null })
+      const fewer = { roles: [role('Parent', [run]), role('Child', [], 'Parent')] }
+      expect(await endsOf(fewer)).toEqual({ Parent: null, Child: { limitedApiKeys: 1 } })
+      const other = { roles: [role('Parent', []), own], ...member({ role: 'Org Admin' }) }
+      expect(await endsOf(other)).toEqual({ Parent: null, 'maker@example.com': null })
+      const gone = { roles: [role('Parent', [write]), own], ...member({ role: 'Nothing' }) }
+      gone.roles.push(role('Nothing', []))
+      expect(await endsOf(gone)).toEqual({ Parent: null, Nothing: null, 'maker@example.com': { apiKeys: 1 } })
+    })
+
     it('are counted to nobody who may not list them', async () => {
       const { service, bakery, by, world, bakeryId, mint } = await begin()
       const maker = await addOrgUser(service, 'maker', bakeryId)

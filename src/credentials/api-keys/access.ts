@@ -2,7 +2,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { readOrgPermissions } from '../../identity/org-permissions.ts'
 import type { Db } from '../../storage/open.ts'
-import { effectivePermissions, type KeyAccess, lossBetween } from './rules.ts'
+import { effectivePermissions, type KeyAccess } from './rules.ts'
 import { listUsableApiKeysBy } from './store.ts'
 
 /** What the keys of some people may do, by the ids of the keys. */
@@ -27,14 +27,4 @@ export async function readAccessOfKeys(
     }
   }
   return access
-}
-
-/** How many keys can do nothing any more, and how many can do less. */
-export function countLosses(before: AccessOfKeys, after: AccessOfKeys): { all: number; part: number } {
-  const losses = [...before].flatMap(([id, was]) => {
-    const is = after.get(id)
-    return is === undefined ? [] : [lossBetween(was, is)]
-  })
-  const count = (loss: 'all' | 'part') => losses.filter((one) => one === loss).length
-  return { all: count('all'), part: count('part') }
 }
