@@ -66,7 +66,7 @@ export class Deletions {
     if (!deleted.some(({ id }) => id === stored.id) || this.#isReferredTo(stored)) return
     if (excess !== undefined && !this.#context.on.isRehearsal) return
     this.#early.add(stored.id)
-    await this.#steps.delete(kind, stored, { excess })
+    await this.#delete(kind, stored, { excess })
   }
 
   /** Whether something of the sections that were read refers to an object, or is in it. */
@@ -147,9 +147,22 @@ export class Deletions {
       if (!now || this.#early.has(now.id)) continue
       // What still refers to it goes with the organization.
       const onConflict = this.#isInDeletedOrg(now) ? () => this.#end(kind, now) : undefined
-      await this.#steps.delete(kind, now, { excess, onConflict })
+      await this.#delete(kind, now, { excess, onConflict })
       await this.#timeSlice.yieldIfDue()
     }
+  }
+
+  /** What belongs to another set is not touched, and would go with its organization. */
+  async #delete(
+    kind: Kind,
+    stored: StoredObject,
+    on: { excess: string | undefined; onConflict?: (() => void) | undefined },
+  ): Promise<void> {
+    const others = kind.section === 'organizations' ? await this.#owners.otherSetsIn(stored) : []
+    if (others.length === 0) return this.#steps.delete(kind, stored, on)
+    const names = others.map((name) => `"${name}"`).join(', ')
+    const message = `cannot delete "${stored.key}": other sets have objects in it (${names}): prune these first`
+    this.#found.fault('body.document.organizations', message)
   }
 
   #end(kind: Kind, stored: StoredObject): void {

@@ -15,6 +15,7 @@ export class Owners {
   readonly #context: PlanContext
   readonly #owned = new Map<Section, Map<string, store.Ownership>>()
   readonly #nameChanges: store.NameChange[] = []
+  #otherSets: ReadonlyMap<string, ReadonlySet<string>> | undefined
 
   constructor(tx: Db, context: PlanContext) {
     this.#tx = tx
@@ -63,6 +64,13 @@ export class Owners {
     return owned.flatMap(([id, { setId, orgId }]) =>
       setId === this.#context.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
     )
+  }
+
+  /** Names of other sets of the partner that have something in an organization. Its own sets go with it. */
+  async otherSetsIn({ id }: StoredObject): Promise<readonly string[]> {
+    const { scope, setId } = this.#context
+    this.#otherSets ??= await store.listOtherSets(this.#tx, scope, setId)
+    return [...(this.#otherSets.get(id) ?? [])].sort()
   }
 
   /** Of several of one name the one that the set has: otherwise whoever makes another would stop the set. */

@@ -293,6 +293,53 @@ const tables = {
 /** Deleted records of these stay for a while. */
 const marked: readonly Section[] = ['partners', 'organizations', 'scripts', 'webhooks']
 
+/** Objects of the sets, of one section, that exist no more. */
+const deletedAmong = (db: Db, section: Section) => {
+  // The tables have an id in common, which is all that is asked for; `marked` ones also have deleted_at.
+  const among = tables[section] as unknown as readonly 'organizations'[]
+  return db
+    .selectFrom('config_objects')
+    .select('config_objects.object_id')
+    .where('section', '=', section)
+    .where(({ and, not, exists, selectFrom }) =>
+      and(
+        among.map((table) =>
+          not(
+            exists(
+              selectFrom(table)
+                .select(`${table}.id`)
+                .whereRef(`${table}.id`, '=', 'config_objects.object_id')
+                .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
+            ),
+          ),
+        ),
+      ),
+    )
+}
+
+/** Names of other sets of the partner, by the ids of the organizations in which they have something. */
+export async function listOtherSets(
+  db: Db,
+  scope: Scope,
+  setId: string | undefined,
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  const sets = new Map<string, Set<string>>()
+  for (const section of sections) {
+    const found = await objectsIn(db, scope)
+      .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
+      .where('config_objects.section', '=', section)
+      .where('config_objects.org_id', 'is not', null)
+      .where('s.org_id', 'is', null)
+      .$if(setId !== undefined, (q) => q.where('s.id', '!=', setId!))
+      .where('config_objects.object_id', 'not in', deletedAmong(db, section))
+      .select(['config_objects.org_id', 's.name'])
+      .distinct()
+      .execute()
+    for (const { org_id: id, name } of found) sets.set(id!, (sets.get(id!) ?? new Set()).add(name))
+  }
+  return sets
+}
+
 /**
  * Forgets what no longer exists, whoever deleted it, and then the sets of the tenant that own nothing: there are never more
  * rows than objects.
@@ -300,26 +347,10 @@ const marked: readonly Section[] = ['partners', 'organizations', 'scripts', 'web
 export async function forgetDeleted(db: Db, owner: SetOwner): Promise<void> {
   const ofTenant = db.selectFrom('config_sets').select('id').where('owner', '=', ownerId(owner))
   for (const section of sections) {
-    // The tables have an id in common, which is all that is asked for; `marked` ones also have deleted_at.
-    const among = tables[section] as unknown as readonly 'organizations'[]
     await db
       .deleteFrom('config_objects')
-      .where('section', '=', section)
       .where('set_id', 'in', ofTenant)
-      .where(({ and, not, exists, selectFrom }) =>
-        and(
-          among.map((table) =>
-            not(
-              exists(
-                selectFrom(table)
-                  .select(`${table}.id`)
-                  .whereRef(`${table}.id`, '=', 'config_objects.object_id')
-                  .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
-              ),
-            ),
-          ),
-        ),
-      )
+      .where('object_id', 'in', deletedAmong(db, section))
       .execute()
   }
   await db

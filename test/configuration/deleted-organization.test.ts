@@ -31,5 +31,29 @@ onEveryDatabase((kind, open) => {
       }
       expect((await acme.apply(gone, pruned)).changes).toMatchObject([{ action: 'delete', ends }])
     })
+
+    it('is at fault while another set of the partner has something in it, and ends sets of its own', async () => {
+      const { acme, by, world } = await startWithHistory(open)
+      const florist = { organizations: [{ slug: 'florist', name: 'Florist' }] }
+      await acme.apply(florist, { set: 'tenants' })
+      const { data } = await acme.client.call(api.orgs.list, {})
+      const { id } = data.find(({ slug }) => slug === 'florist')!
+      await by(world.tokens.acme, id).apply({ sites: [{ name: 'Annex' }] }, { set: 'own' })
+      const filters = [{ org: 'florist', name: 'Late', conditions: api.filters.create.example.conditions }]
+      await acme.apply({ filters }, { set: 'fleet' })
+      const gone = { organizations: [] }
+      const inTenants = { ...pruned, set: 'tenants' }
+      const message = 'cannot delete "florist": other sets have objects in it ("fleet"): prune these first'
+      await expect(acme.plan(gone, inTenants)).rejects.toMatchObject({
+        details: [{ path: 'body.document.organizations', message }],
+      })
+      // Somebody has deleted it meanwhile, and the set has not been applied since.
+      const [late] = (await acme.client.call(api.filters.list, { query: { orgId: id } })).data
+      await acme.client.call(api.filters.remove, { params: { id: late!.id } })
+      await acme.apply(gone, inTenants)
+      expect((await acme.client.call(api.orgs.list, {})).data.map(({ slug }) => slug)).not.toContain(
+        'florist',
+      )
+    })
   })
 })
