@@ -1,9 +1,9 @@
 import { Command } from '@oclif/core/command'
+import { displayOf } from '../src/cli/display.ts'
 import { usageError } from '../src/cli/exit-codes.ts'
 import { textArg } from '../src/cli/flags.ts'
 import Help from '../src/cli/help.ts'
 import { helpPages } from '../src/cli/help-pages.ts'
-import { lookOf } from '../src/cli/look.ts'
 import { fitPage, helpSubjects, manualPage, manualPages } from '../src/cli/manual.ts'
 import { writePaged } from '../src/cli/pager.ts'
 import { didYouMean } from '../src/core/suggest.ts'
@@ -24,7 +24,7 @@ export default class HelpCommand extends Command {
     const words = argv as string[]
     const [name = ''] = words
     const manual = words.length > 1 ? undefined : manualPage(name)
-    if (manual !== undefined) return writePaged(fitPage(manual, lookOf(process.stdout)))
+    if (manual !== undefined) return writePaged(fitPage(manual, displayOf(process.stdout)))
     if (words.length === 1 && Object.hasOwn(helpPages, name)) return writePaged(helpPages[name]!)
     if (words.length === 1 && !this.config.findCommand(name) && !this.config.findTopic(name))
       throw usageError(

@@ -1,7 +1,7 @@
 import type { PinState, RestoreReport, Verdict } from '../audit/verifier/verdict.ts'
 import type { CommandContext } from './base.ts'
+import { type Display, displayOf } from './display.ts'
 import { exitCodes, SilentExit } from './exit-codes.ts'
-import { type Look, lookOf } from './look.ts'
 import { printNote, printRecord, writeStdout } from './print.ts'
 import { formatEntries, formatNumber } from './progress.ts'
 import { escapeToOneLine } from './table.ts'
@@ -25,8 +25,8 @@ export async function printVerdicts({ output }: CommandContext, chains: NamedVer
     const entries = chains.reduce((sum, one) => sum + one.entries, 0)
     await printRecord(output, { verdict, entries, chains }, undefined)
   } else {
-    const look = lookOf(process.stdout, output)
-    for (const one of chains) await writeStdout(`${linesFor(one, look)}\n`)
+    const display = displayOf(process.stdout, output)
+    for (const one of chains) await writeStdout(`${linesFor(one, display)}\n`)
     if (chains.length === 0) printNote('There is no chain you can read')
   }
   if (verdict !== 'sound')
@@ -51,7 +51,7 @@ function formatRestore({ time, backup, lost, state }: RestoreReport): string {
 }
 
 /** The verdict in words, which a terminal does not break. */
-function linesFor(verdict: NamedVerdict, { style, width }: Pick<Look, 'style' | 'width'>): string {
+function linesFor(verdict: NamedVerdict, { style, width }: Pick<Display, 'style' | 'width'>): string {
   const { head, text } = describeVerdict(verdict)
   const tone = { sound: style.good, unverifiable: style.warning, tampered: style.bad }[verdict.verdict]
   const wrapped = (line: string, indent: string) =>

@@ -1,7 +1,7 @@
 import { isJsonObject } from '../core/json.ts'
 import { escapeToOneLine } from '../core/terminal.ts'
 import { formatValue } from './columns.ts'
-import { type Look, plainLook } from './look.ts'
+import { type Display, plainDisplay } from './display.ts'
 import { colorStatus } from './style.ts'
 import { fitsTable, renderTable } from './table.ts'
 import { displayWidth, wrapWords } from './text-width.ts'
@@ -20,22 +20,22 @@ type Label = (key: string) => string
  * A record as lines: plain values first, then each part under its own heading. On a terminal fields without a value are
  * left out where they are many; elsewhere every line is there.
  */
-export function renderRecord(record: Record<string, unknown>, look: Look = plainLook): string {
-  const short: Omission = { omits: look.width !== undefined, omitted: 0 }
-  const text = renderFields(record, look, 0, short)
-  if (short.omitted <= fewEmpty) return renderFields(record, look, 0, { omits: false, omitted: 0 })
+export function renderRecord(record: Record<string, unknown>, display: Display = plainDisplay): string {
+  const short: Omission = { omits: display.width !== undefined, omitted: 0 }
+  const text = renderFields(record, display, 0, short)
+  if (short.omitted <= fewEmpty) return renderFields(record, display, 0, { omits: false, omitted: 0 })
   const note = `${short.omitted} fields without a value are left out: --json has them`
-  return `${text}${wrapWords(note, look.width!).map(look.style.dim).join('\n')}\n`
+  return `${text}${wrapWords(note, display.width!).map(display.style.dim).join('\n')}\n`
 }
 
 function renderFields(
   record: Record<string, unknown>,
-  look: Look,
+  display: Display,
   depth: number,
   omission: Omission,
   label: Label = fieldLabel,
 ): string {
-  const { style, width } = look
+  const { style, width } = display
   const indent = '  '.repeat(depth)
   const isPart = (value: unknown) =>
     value !== null && typeof value === 'object' && Object.keys(value).length > 0
@@ -49,7 +49,7 @@ function renderFields(
   const lines = values.map(([key, value]) => {
     const name = `${label(key)}:`
     const start = name + ' '.repeat(longest + 2 - displayWidth(name))
-    const [first = '', ...rest] = wrapWords(escapeToOneLine(formatPlain(key, value, look)), room)
+    const [first = '', ...rest] = wrapWords(escapeToOneLine(formatPlain(key, value, display)), room)
     const shown = rest.length === 0 ? colorStatus(style, first) : [first, ...rest].join(`\n${hanging}`)
     return `${indent}${style.dim(start)}${shown}\n`
   })
@@ -58,7 +58,7 @@ function renderFields(
     .map(([key, value]) => {
       const part = renderPart(
         value as object,
-        look,
+        display,
         depth + 1,
         omission,
         key === 'claims' ? escapeToOneLine : fieldLabel,
@@ -68,15 +68,22 @@ function renderFields(
   return lines.join('') + parts.join('')
 }
 
-function renderPart(value: object, look: Look, depth: number, omission: Omission, label: Label): string {
+function renderPart(
+  value: object,
+  display: Display,
+  depth: number,
+  omission: Omission,
+  label: Label,
+): string {
   const indent = '  '.repeat(depth)
-  const fields = (one: unknown) => renderFields(one as Record<string, unknown>, look, depth, omission, label)
+  const fields = (one: unknown) =>
+    renderFields(one as Record<string, unknown>, display, depth, omission, label)
   if (!Array.isArray(value)) return fields(value)
   if (!value.every(isJsonObject))
     return value.map((one) => `${indent}${escapeToOneLine(formatValue(one))}\n`).join('')
   const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
-  const width = look.width === undefined ? undefined : look.width - indent.length
-  const options = { ...look, header: true, width, isArranged: true }
+  const width = display.width === undefined ? undefined : display.width - indent.length
+  const options = { ...display, header: true, width, isArranged: true }
   // One below the other, and no value cut.
   if (!fitsTable(value, columns, options)) return value.map(fields).join('\n')
   return renderTable(value, columns, options).text.replace(/^(?=.)/gm, indent)
@@ -88,7 +95,7 @@ const isEmpty = (value: unknown): boolean =>
   value === '' ||
   (typeof value === 'object' && !Array.isArray(value) && Object.keys(value).length === 0)
 
-function formatPlain(key: string, value: unknown, { now }: Look): string {
+function formatPlain(key: string, value: unknown, { now }: Display): string {
   if (value === null) return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   if (typeof value === 'object') return Array.isArray(value) ? 'none' : '-'

@@ -17,12 +17,12 @@ import { renderRecord } from './card.ts'
 import { schemaColumns, selectColumns } from './columns.ts'
 import type { CommandView } from './command-view.ts'
 import { currentOrg, resolveWithinOrg } from './current-org.ts'
+import { displayOf } from './display.ts'
 import { CliError, usageError } from './exit-codes.ts'
 import { formatWindow, parseFilter, printFilter } from './filter-expression.ts'
 import { writtenOperators } from './filter-operators.ts'
 import type { FlagSet } from './flags.ts'
 import { readJson } from './input.ts'
-import { lookOf } from './look.ts'
 import { printNote, printRecord, rowPrinter } from './print.ts'
 import { withSpinner } from './progress.ts'
 import { escapeToOneLine } from './table.ts'
@@ -69,7 +69,7 @@ export const conditionFieldFlags = (required: boolean): NonNullable<CommandView[
 export async function formatFilter(reply: Record<string, unknown>): Promise<string> {
   const { conditions, ...rest } = reply
   const where = expressionOf(conditions as ConditionGroup)
-  return renderRecord({ ...rest, where }, lookOf(process.stdout))
+  return renderRecord({ ...rest, where }, displayOf(process.stdout))
 }
 
 /** A tree without an expression was created by another version: it is printed as JSON. */

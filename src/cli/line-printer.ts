@@ -1,6 +1,6 @@
 import { type Column, columnTitle, formatValue, selectColumns, valueAt } from './columns.ts'
+import { type Display, displayOf } from './display.ts'
 import { usageError } from './exit-codes.ts'
-import { type Look, lookOf } from './look.ts'
 import { type Output, printNote, rowPrinter, writeJson, writeStdout } from './print.ts'
 import { colorStatus, type Style } from './style.ts'
 import {
@@ -69,7 +69,7 @@ function tablePrinter(
   const widths = titles.map(displayWidth)
   let shownBefore: string | undefined
 
-  const cellOf = (row: unknown, column: Column, { width }: Look): string => {
+  const cellOf = (row: unknown, column: Column, { width }: Display): string => {
     const text = formatValue(valueAt(row, column))
     const short = width !== undefined && !output.utc && isTimeField(column) ? shortInstant(text) : undefined
     return short ?? escapeToOneLine(text)
@@ -91,9 +91,9 @@ function tablePrinter(
   }
 
   return async (rows: unknown[]): Promise<void> => {
-    const look = lookOf(process.stdout, output)
-    const { style, width } = look
-    const cells = rows.map((row) => columns.map((column) => cellOf(row, column, look)))
+    const display = displayOf(process.stdout, output)
+    const { style, width } = display
+    const cells = rows.map((row) => columns.map((column) => cellOf(row, column, display)))
     for (const row of cells) {
       for (const [n, cell] of row.entries())
         widths[n] = Math.max(widths[n]!, Math.min(widest, displayWidth(cell)))

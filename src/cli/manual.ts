@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { packageFile } from '../core/package-files.ts'
+import type { Display } from './display.ts'
 import { helpPages } from './help-pages.ts'
-import type { Look } from './look.ts'
 import { displayWidth, wrapWords } from './text-width.ts'
 
 const folder = (): string => fileURLToPath(packageFile('man/'))
@@ -26,7 +26,7 @@ const longestLine = 100
  * A page for a person: headings without marks, and lines that fit. A table whose lines do not becomes a list, in which the
  * first cell of a row stands above the others. Commands and examples stay as they are.
  */
-export function fitPage(page: string, { style, width }: Pick<Look, 'style' | 'width'>): string {
+export function fitPage(page: string, { style, width }: Pick<Display, 'style' | 'width'>): string {
   const room = Math.min(width ?? longestLine, longestLine)
   return page
     .split('\n\n')

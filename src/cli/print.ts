@@ -9,9 +9,9 @@ import {
   selectColumns,
   valueAt,
 } from './columns.ts'
+import { displayOf } from './display.ts'
 import { usageError } from './exit-codes.ts'
 import type { OutputFormat } from './flags.ts'
-import { lookOf } from './look.ts'
 import { clearStatus, printNote } from './stderr-notes.ts'
 import { writeStdout } from './stdout.ts'
 
@@ -133,7 +133,7 @@ export async function printRecord<T>(
       if (columns) return printRows(output, [record], columns)
       if (human) return writeStdout(await human(escapeControlsIn(record, escapeToOneLine)))
       const { renderRecord } = await import('./card.ts')
-      return writeStdout(renderRecord(record as Record<string, unknown>, lookOf(process.stdout, output)))
+      return writeStdout(renderRecord(record as Record<string, unknown>, displayOf(process.stdout, output)))
     }
   }
 }
@@ -229,16 +229,16 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
       if (output.format !== 'plain' && output.format !== 'table') return
       if (kept.length === 0 && process.stdout.isTTY) return printNote('Nothing to show')
       const { renderTable } = await import('./table.ts')
-      const look = lookOf(process.stdout, output)
+      const display = displayOf(process.stdout, output)
       const { text, hidden } = renderTable(kept, columns, {
-        ...look,
+        ...display,
         header: output.header,
         isArranged: named,
-        hasAllIds: look.width !== undefined && (await hasAllIds?.()) === true,
+        hasAllIds: display.width !== undefined && (await hasAllIds?.()) === true,
         ...(secondary && !named && { secondary }),
       })
       await writeLong(text)
-      if (hidden.length > 0) printNote(hiddenNote(columns, hidden, look.width!, named))
+      if (hidden.length > 0) printNote(hiddenNote(columns, hidden, display.width!, named))
     },
   }
 }

@@ -11,10 +11,10 @@ import {
 import { devNull } from 'node:os'
 import type { z } from 'zod'
 import { renderRecord } from './card.ts'
+import { displayOf } from './display.ts'
 import { exitCodes, fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
 import { idBeginningOf } from './id-beginning.ts'
-import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
 import { exitOnLostOutput } from './run-and-exit.ts'
 
@@ -134,7 +134,7 @@ export async function printSecretOnce(
   if (file) {
     file.keep(command ?? String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
-    else process.stderr.write(renderRecord(withNames(rest, names), lookOf(process.stderr, output)))
+    else process.stderr.write(renderRecord(withNames(rest, names), displayOf(process.stderr, output)))
     printNote(
       `${name} is in ${outFile} (mode 0600). It is not displayed again${instructions ? `: ${instructions.where}` : ''}.`,
     )
@@ -146,7 +146,7 @@ export async function printSecretOnce(
       printNote(`The ${key} is not part of this output, and is not displayed again: ${another} replaces it`)
     return
   }
-  process.stderr.write(renderRecord(withNames(rest, names), lookOf(process.stderr, output)))
+  process.stderr.write(renderRecord(withNames(rest, names), displayOf(process.stderr, output)))
   printNote(
     `${name} follows on standard output. It is not displayed again: ${instructions?.where ?? 'store it now'}.`,
   )

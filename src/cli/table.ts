@@ -2,14 +2,14 @@ import { isId } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import { escapeToOneLine } from '../core/terminal.ts'
 import { type Column, columnTitle, formatValue, valueAt } from './columns.ts'
-import type { Look } from './look.ts'
+import type { Display } from './display.ts'
 import { colorStatus } from './style.ts'
 import { displayWidth, truncate } from './text-width.ts'
 import { isTimeField, relativeTime, shortInstant } from './times.ts'
 
 export { displayWidth, escapeToOneLine }
 
-export type TableOptions = Look & {
+export type TableOptions = Display & {
   header: boolean
   /** The columns stay in the order in which they were requested; else names come before ids on a terminal. */
   isArranged?: boolean

@@ -4,9 +4,9 @@ import type { Endpoint } from '../core/endpoint.ts'
 import { pollingClient } from './api-client.ts'
 import type { CommandContext } from './base.ts'
 import { type Column, schemaColumns, valueAt } from './columns.ts'
+import { displayOf } from './display.ts'
 import { linePrinter } from './line-printer.ts'
 import { canRedraw, poll, quitHint, type ScreenSize, showLive } from './live-screen.ts'
-import { lookOf } from './look.ts'
 import { fetchPages, type ListReply, type PageOptions } from './pages.ts'
 import { type Output, toJson } from './print.ts'
 import { formatNumber } from './progress.ts'
@@ -60,14 +60,14 @@ function drawRows(
   output: Output,
   { columns: width, rows: height }: ScreenSize,
 ): string[] {
-  const look = { ...lookOf(process.stdout, output), width }
+  const display = { ...displayOf(process.stdout, output), width }
   const { header } = output
   const isArranged = output.columns !== undefined
   const room = Math.max(1, height - (header ? 3 : 2))
   const shown = Math.min(room, rows.length)
   const all = total !== undefined && total > rows.length ? total : rows.length
   const { text, hidden } = renderTable(rows.slice(0, room), columns, {
-    ...look,
+    ...display,
     header,
     isArranged,
     hasAllIds: hasAllIds && shown === all,
@@ -76,5 +76,5 @@ function drawRows(
   const count = shown < all ? `${formatNumber(shown)} of ${formatNumber(all)}` : formatNumber(all)
   const clock = `${new Date().toISOString().slice(11, 19)}Z`
   const without = hidden.length > 0 ? `, without ${hidden.join(', ')}` : ''
-  return [...text.trimEnd().split('\n'), '', look.style.dim(`${count} at ${clock}, ${quitHint}${without}`)]
+  return [...text.trimEnd().split('\n'), '', display.style.dim(`${count} at ${clock}, ${quitHint}${without}`)]
 }

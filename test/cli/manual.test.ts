@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { withFieldTables } from '../../src/cli/config/field-tables.ts'
-import { plainLook } from '../../src/cli/look.ts'
+import { plainDisplay } from '../../src/cli/display.ts'
 import { fitPage, manualPage, manualPages } from '../../src/cli/manual.ts'
 import { displayWidth } from '../../src/cli/text-width.ts'
 import { ConfigurationFile, sections } from '../../src/configuration/contract.ts'
@@ -109,7 +109,7 @@ describe('the man pages', () => {
   it('are what svc help shows', async () => {
     // In a pipe as well, and without marks of Markdown.
     const { stdout } = await home.run(['help', 'svc-trust'])
-    expect(stdout).toBe(fitPage(readFileSync(`${root}man/svc-trust.7.md`, 'utf8'), plainLook))
+    expect(stdout).toBe(fitPage(readFileSync(`${root}man/svc-trust.7.md`, 'utf8'), plainDisplay))
     expect(stdout).toMatch(/^svc-trust\(7\): /)
     expect((await home.run(['help', 'svc-nothing'])).code).not.toBe(0)
   })
@@ -120,14 +120,14 @@ describe('the man pages', () => {
     const examples = new Set(page.split('\n'))
     const tooLong = (text: string, width: number) =>
       text.split('\n').filter((line) => displayWidth(line) > width && !examples.has(line))
-    const fitted = fitPage(page, { ...plainLook, width: 80 })
+    const fitted = fitPage(page, { ...plainDisplay, width: 80 })
     expect(tooLong(fitted, 80)).toEqual([])
     const plain = page.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll(/^```\w*$/gm, '')
     const wordsOf = (text: string) => new Set(text.match(/[A-Za-z0-9_]+/g))
     const heads = new Set(plain.match(/^\|.*\|(?=\n\|[-:| ]+\|)/gm)?.flatMap((head) => [...wordsOf(head)]))
     const kept = wordsOf(fitted)
     expect([...wordsOf(plain)].filter((word) => !kept.has(word) && !heads.has(word))).toEqual([])
-    const piped = fitPage(page, plainLook)
+    const piped = fitPage(page, plainDisplay)
     expect(tooLong(piped, 100)).toEqual([])
     const prose = (text: string) => text.replaceAll(/^ {4}.*$/gm, '')
     for (const text of [fitted, piped]) expect(prose(text)).not.toMatch(/^(#|\||\*\*|```)|\*\*/m)

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { renderRecord } from '../../src/cli/card.ts'
-import { plainLook } from '../../src/cli/look.ts'
+import { plainDisplay } from '../../src/cli/display.ts'
 import { progressLine } from '../../src/cli/progress.ts'
 import { clearStatus, printNote, showStatus } from '../../src/cli/stderr-notes.ts'
 import { renderTable } from '../../src/cli/table.ts'
@@ -233,7 +233,7 @@ describe('columns', () => {
 
   it('fit a terminal of any width, and dropped ones are reported', () => {
     for (const width of [200, 80, 60, 40, 20]) {
-      const { text, hidden } = renderTable([wide], columns, { ...plainLook, header: true, width })
+      const { text, hidden } = renderTable([wide], columns, { ...plainDisplay, header: true, width })
       expect([width, widest(text) <= width]).toEqual([width, true])
       expect(text).toContain('A name of some len')
       expect(text.includes('2026-01-31 12:00:00Z')).toBe(!hidden.includes('seenAt'))
@@ -243,7 +243,7 @@ describe('columns', () => {
         ranked.filter((one) => hidden.includes(one)),
       )
     }
-    const piped = renderTable([wide], columns, { ...plainLook, header: true })
+    const piped = renderTable([wide], columns, { ...plainDisplay, header: true })
     expect(piped.text).toContain(wide.seenAt)
     expect(piped.hidden).toEqual([])
   })
@@ -252,12 +252,12 @@ describe('columns', () => {
     const parts = [wide, { ...wide, name: 'B' }]
     // With 160 columns a table has room, but not for whole cells.
     for (const width of [80, 160]) {
-      const text = renderRecord({ id: uuid(9), parts }, { ...plainLook, width })
+      const text = renderRecord({ id: uuid(9), parts }, { ...plainDisplay, width })
       expect(widest(text)).toBeLessThanOrEqual(width)
       for (const value of Object.values(wide)) expect(text).toContain(value)
       expect(text).toContain('  Name:     B')
     }
-    const roomy = renderRecord({ parts: [{ name: 'A', status: 'active' }] }, { ...plainLook, width: 80 })
+    const roomy = renderRecord({ parts: [{ name: 'A', status: 'active' }] }, { ...plainDisplay, width: 80 })
     expect(roomy).toBe('\nParts\n  NAME  STATUS\n  A     active\n')
   })
 
@@ -265,7 +265,7 @@ describe('columns', () => {
     const rows = Array.from({ length: 20_000 }, (_, i) => ({ id: uuid(i), name: `Row ${i}` }))
     for (const width of [undefined, 60]) {
       const started = performance.now()
-      const { text } = renderTable(rows, ['id', 'name'], { ...plainLook, header: true, width })
+      const { text } = renderTable(rows, ['id', 'name'], { ...plainDisplay, header: true, width })
       expect(text.split('\n')).toHaveLength(20_002)
       expect(performance.now() - started).toBeLessThan(8000)
     }

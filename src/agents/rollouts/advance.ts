@@ -4,8 +4,8 @@ import type { Db, Storage } from '../../storage/open.ts'
 import type { RolloutDeviceState } from './contract.ts'
 import {
   findInMaintenance,
+  findNotUpdated,
   findOutOfUse,
-  findOverdue,
   findSilent,
   isWaveDone,
   returnToWaiting,
@@ -66,7 +66,7 @@ async function settleDueDevices(
     const now = clock()
     const ago = (seconds: number) => addSeconds(now, -seconds)
     const out = await findOutOfUse(heavy, rollout, readLimit)
-    const late = await findOverdue(heavy, rollout, ago(gateMinutes * 60), readLimit)
+    const late = await findNotUpdated(heavy, rollout, ago(gateMinutes * 60), readLimit)
     const ofOrgs = late.length > 0 ? await listOrgWindows(heavy) : new Map()
     const silent = await findSilent(heavy, rollout, ago(offlineAfterSeconds), readLimit)
     const resting = await findInMaintenance(heavy, rollout, ago(soakMinutes * 60), readLimit)

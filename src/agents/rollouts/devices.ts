@@ -162,7 +162,7 @@ export function countWaiting(
 }
 
 /** Devices that were offered the version at `before` or earlier, and do not report it. */
-export async function findOverdue(
+export async function findNotUpdated(
   db: Db,
   rollout: RolloutRecord,
   before: Instant,

@@ -1,8 +1,8 @@
 import { type Change, kinds, type Plan } from '../../configuration/contract.ts'
 import type { RollbackPlan } from '../../configuration/history/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
+import type { Display } from '../display.ts'
 import { formatCounts } from '../effect.ts'
-import type { Look } from '../look.ts'
 import { wrapWords } from '../text-width.ts'
 import { isMasked } from './variable-masking.ts'
 
@@ -102,7 +102,7 @@ const leftByFiles = 'in no file any more, and kept without --prune'
 /** Changes alone, by section. `leftWhy`: of what is owned by the set and stays. */
 export function formatPlan(
   plan: Plan & Partial<Pick<RollbackPlan, 'lost'>>,
-  { style, width }: Pick<Look, 'style' | 'width'>,
+  { style, width }: Pick<Display, 'style' | 'width'>,
   leftWhy = leftByFiles,
 ): string {
   const tones = {

@@ -6,10 +6,10 @@ import { safeParse } from '../../core/schema.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { namedTenant } from '../current-org.ts'
+import { displayOf } from '../display.ts'
 import { toReport } from '../error-report.ts'
 import { CliError, exitCodes, SilentExit, usageError } from '../exit-codes.ts'
 import { checkReplaceable, writePrivateFile } from '../files.ts'
-import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
@@ -118,7 +118,7 @@ function withPlaces(failure: unknown, files: Configuration, hidden: VariableMask
 }
 
 async function printPlan(session: CommandContext, plan: ShownPlan): Promise<void> {
-  const text = () => formatPlan(plan, lookOf(process.stdout, session.output))
+  const text = () => formatPlan(plan, displayOf(process.stdout, session.output))
   await printRecord(session.output, plan, configuration.plan.reply, text)
 }
 
@@ -190,7 +190,7 @@ export async function applyFiles(
   const { plan, request, substituted } = saved
   const hidden = new VariableMasker(request.body.document, substituted)
   const isPlain = session.output.format === 'plain'
-  if (isPlain) await writeStdout(formatPlan(plan, lookOf(process.stdout, session.output)))
+  if (isPlain) await writeStdout(formatPlan(plan, displayOf(process.stdout, session.output)))
   const { renamedByHand = [] } = plan
   if (plan.changes.length === 0 && renamedByHand.length === 0) {
     if (!isPlain) await printPlan(session, plan)
@@ -236,7 +236,7 @@ export async function rollBack(session: CommandContext, apply: string, flags: Ro
   const plan = (await withSpinner('Planning', sent)) as RollbackPlan
   const isPlain = session.output.format === 'plain'
   const text = () =>
-    formatPlan(plan, lookOf(process.stdout, session.output), 'made by the apply, and kept without --prune')
+    formatPlan(plan, displayOf(process.stdout, session.output), 'made by the apply, and kept without --prune')
   if (isPlain) await writeStdout(text())
   if (plan.changes.length === 0 || flags['dry-run']) {
     if (!isPlain) await printRecord(session.output, plan, configurationApplies.plan.reply, text)

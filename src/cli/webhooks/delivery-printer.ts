@@ -1,6 +1,6 @@
 import { eventTypes } from '../../core/event-types.ts'
+import { type Display, displayOf } from '../display.ts'
 import { linePrinter } from '../line-printer.ts'
-import { type Look, lookOf } from '../look.ts'
 import { type Output, writeStdout } from '../print.ts'
 import type { Style } from '../style.ts'
 import { displayWidth, escapeToOneLine } from '../table.ts'
@@ -35,7 +35,7 @@ export async function deliveryPrinter(output: Output): Promise<PrintDelivery> {
     const print = linePrinter(output, usual, known, { secondary: ['eventId'] })
     return (delivery) => print([delivery])
   }
-  return (delivery) => writeStdout(`${line(delivery, lookOf(process.stdout, output))}\n`)
+  return (delivery) => writeStdout(`${line(delivery, displayOf(process.stdout, output))}\n`)
 }
 
 const typeWidth = Math.max(...eventTypes.map((type) => type.length))
@@ -49,7 +49,7 @@ const minTypeWidth = 8
 const tones = { valid: 'good', invalid: 'bad', unsigned: 'bad', unchecked: 'warning' } as const
 
 /** Complete in a pipe. On a terminal in one line: the id is left out first, then texts are cut. */
-function line(delivery: ReceivedDelivery, { style, width, now }: Look): string {
+function line(delivery: ReceivedDelivery, { style, width, now }: Display): string {
   const { receivedAt, type, eventId, signature, again } = delivery
   const time = (now !== undefined && shortInstant(receivedAt)) || receivedAt
   const repeated = again ? 'again' : ''

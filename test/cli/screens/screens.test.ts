@@ -2,12 +2,12 @@ import { stripVTControlCharacters } from 'node:util'
 import type { Command } from '@oclif/core/command'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { renderRecord } from '../../../src/cli/card.ts'
+import { plainDisplay } from '../../../src/cli/display.ts'
 import { printFindings } from '../../../src/cli/doctor.ts'
 import { CliError } from '../../../src/cli/exit-codes.ts'
 import { fail } from '../../../src/cli/fail.ts'
 import Help from '../../../src/cli/help.ts'
 import { linePrinter } from '../../../src/cli/line-printer.ts'
-import { plainLook } from '../../../src/cli/look.ts'
 import { writeStdout } from '../../../src/cli/print.ts'
 import { Program } from '../../../src/cli/program.ts'
 import { withSpinner } from '../../../src/cli/progress.ts'
@@ -204,7 +204,10 @@ describe('a column', () => {
 describe('a card on a terminal', () => {
   const card = (empty: number, width: number | undefined) => {
     const nothing = Object.fromEntries(Array.from({ length: empty }, (_, n) => [`field${n}`, null]))
-    return renderRecord({ name: 'web-1', ...nothing, part: { text: '', none: {} } }, { ...plainLook, width })
+    return renderRecord(
+      { name: 'web-1', ...nothing, part: { text: '', none: {} } },
+      { ...plainDisplay, width },
+    )
   }
 
   it('shows a few fields without a value, and says how many it leaves out of more', () => {
@@ -217,7 +220,7 @@ describe('a card on a terminal', () => {
 
   it('shows an empty list, a no and a zero, which are values', () => {
     const nothing = { a: null, b: null, c: null, d: null }
-    const text = renderRecord({ ...nothing, tags: [], count: 0, on: false }, { ...plainLook, width: 80 })
+    const text = renderRecord({ ...nothing, tags: [], count: 0, on: false }, { ...plainDisplay, width: 80 })
     expect(text).toMatch(/^Tags: +none\nCount: +0\nOn: +no\n4 fields/)
   })
 })
@@ -321,7 +324,7 @@ it('a table of 10,000 rows has every row, in columns that no row breaks', () => 
     status: n % 2 === 0 ? 'online' : 'offline',
     lastSeenAt: new Date(now - n * 60_000).toISOString(),
   }))
-  const options = { ...plainLook, header: true, width: 80, now, hasAllIds: true }
+  const options = { ...plainDisplay, header: true, width: 80, now, hasAllIds: true }
   const lines = renderTable(rows, ['id', 'name', 'status', 'lastSeenAt'], options).text.trimEnd().split('\n')
   expect(lines).toHaveLength(10_001)
   const at = (line: string) => displayWidth(line.slice(0, line.search(/(?:on|off)line /)))

@@ -1,7 +1,7 @@
 import { plainStyle, type Style, styleFor } from './style.ts'
 
-/** How a stream shows what is printed for a person. */
-export type Look = {
+/** How a stream displays what is printed for a person. */
+export type Display = {
   style: Style
   /** Columns of the terminal; undefined cuts no cell. */
   width: number | undefined
@@ -10,12 +10,12 @@ export type Look = {
 }
 
 /** Of files and pipes: complete and exact. */
-export const plainLook: Look = { style: plainStyle, width: undefined, now: undefined }
+export const plainDisplay: Display = { style: plainStyle, width: undefined, now: undefined }
 
 type Stream = { isTTY?: boolean; columns?: number }
 
 /** `utc`: exact times, also on a terminal. */
-export function lookOf(stream: Stream, { utc = false } = {}): Look {
+export function displayOf(stream: Stream, { utc = false } = {}): Display {
   const width = stream.isTTY ? stream.columns : undefined
   return { style: styleFor(stream), width, now: width === undefined || utc ? undefined : Date.now() }
 }
