@@ -1,3 +1,4 @@
+import type { Adoption } from './adoption.ts'
 import { type Kind, kinds, type Section, sections } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
@@ -12,6 +13,7 @@ type DeletionDependencies = {
   state: State
   owners: Owners
   found: Findings
+  adoption: Adoption
   steps: Steps
   timeSlice: TimeSlice
 }
@@ -32,6 +34,7 @@ export class Deletions {
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
+  readonly #adoption: Adoption
   readonly #steps: Steps
   readonly #timeSlice: TimeSlice
   readonly #pruneCandidates = new Map<Section, PruneCandidates>()
@@ -43,11 +46,15 @@ export class Deletions {
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
-  constructor(context: PlanContext, { state, owners, found, steps, timeSlice }: DeletionDependencies) {
+  constructor(
+    context: PlanContext,
+    { state, owners, found, adoption, steps, timeSlice }: DeletionDependencies,
+  ) {
     this.#context = context
     this.#state = state
     this.#owners = owners
     this.#found = found
+    this.#adoption = adoption
     this.#steps = steps
     this.#timeSlice = timeSlice
   }
@@ -136,7 +143,7 @@ export class Deletions {
       return
     }
     if (kind.remove === undefined) {
-      for (const stored of left) await this.#steps.release(kind, stored)
+      for (const stored of left) await this.#adoption.release(kind, stored)
       return
     }
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)

@@ -4,16 +4,13 @@ import type { Findings } from './findings.ts'
 import { type DesiredObjectInOrg, matchObjects, type ObjectMatch, placeOf } from './matching.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
-import { type DesiredObject, isExpired, namespaceOf, type StoredObject } from './rules.ts'
+import { type DesiredObject, isExpired, namespaceOf, type References, type StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
 const dependencyFailed = Symbol('blocked')
 /** A reference that leads nowhere; its fault is noted. */
 const notFound = Symbol('astray')
-
-/** Ids by the names of fields. */
-export type References = ReadonlyMap<string, string | string[]>
 
 const isFound = (found: string | symbol | (string | symbol)[]): found is string | string[] =>
   [found].flat().every((one) => typeof one === 'string')

@@ -3,6 +3,7 @@ import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayChangeSome, mayRead, readableParts, refusalOf } from './access.ts'
+import { Adoption } from './adoption.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
 import { type AuditTrail, changesSince, mayReadAudit } from './culprits.ts'
 import { Deletions } from './deletions.ts'
@@ -14,13 +15,21 @@ import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
 import type { DesiredObjectInOrg, ObjectMatch } from './matching.ts'
-import { Naming, type References } from './naming.ts'
+import { Naming } from './naming.ts'
 import { notComparedOf, omittedSecretsOf, withPlaceholders } from './omitted-secrets.ts'
 import { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
-import type { AuditedObject, ConfigurationRequest, DesiredObject, StoredObject, Values } from './rules.ts'
+import type {
+  AuditedObject,
+  ConfigurationRequest,
+  DesiredObject,
+  References,
+  StoredObject,
+  Values,
+} from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
+import { StepRunner } from './step-runner.ts'
 import { Steps } from './steps.ts'
 import type { NameChange } from './store.ts'
 import { TimeSlice } from './time-slice.ts'
@@ -36,6 +45,7 @@ export class Planner {
   readonly #owners: Owners
   readonly #found: Findings
   readonly #naming: Naming
+  readonly #adoption: Adoption
   readonly #steps: Steps
   readonly #deletions: Deletions
   readonly #timeSlice = new TimeSlice()
@@ -57,8 +67,15 @@ export class Planner {
     this.#owners = new Owners(tx, context)
     this.#found = new Findings(this.#state, this.#owners)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
-    this.#steps = new Steps(tx, context, about)
-    this.#deletions = new Deletions(context, { ...about, steps: this.#steps, timeSlice: this.#timeSlice })
+    const runner = new StepRunner(tx, context, about)
+    this.#adoption = new Adoption(tx, context, { ...about, runner })
+    this.#steps = new Steps(context, { ...about, runner })
+    this.#deletions = new Deletions(context, {
+      ...about,
+      adoption: this.#adoption,
+      steps: this.#steps,
+      timeSlice: this.#timeSlice,
+    })
     this.#naming = new Naming(context, { ...about, isLeaving: (stored) => this.#deletions.isLeaving(stored) })
   }
 
@@ -194,7 +211,7 @@ export class Planner {
     for (const section of sections) {
       if (!this.#rollback || !this.#state.has(section)) continue
       for (const stored of this.#state.all(section))
-        if (this.#rollback.releases.has(stored.id)) await this.#steps.release(kinds[section], stored)
+        if (this.#rollback.releases.has(stored.id)) await this.#adoption.release(kinds[section], stored)
     }
   }
 
@@ -336,7 +353,7 @@ export class Planner {
     }
     for (const stored of this.#state.all(kind.section)) {
       const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
-      if (isLeft && this.#naming.isReplaced(stored) && (await this.#steps.mayChange(kind, stored)))
+      if (isLeft && this.#naming.isReplaced(stored) && (await this.#adoption.mayChange(kind, stored)))
         await this.#owners.forgetName(stored)
       await this.#timeSlice.yieldIfDue()
     }
@@ -367,7 +384,7 @@ export class Planner {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.markItemFailed(kind, item)
     this.#addResolved(item, orgId, references)
-    const adopted = found && (await this.#steps.adopted(kind, item, found))
+    const adopted = found && (await this.#adoption.adopted(kind, item, found))
     if (found && !adopted) return
     const refused = adopted?.refused ?? null
     const isNew = found === undefined || this.#made.has(named)
@@ -426,7 +443,7 @@ export class Planner {
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */
   async #noteName(kind: Kind, item: DesiredObject, stored: StoredObject): Promise<void> {
     const isFollowed = stored.key === item.key
-    if (isFollowed && !(await this.#steps.mayChange(kind, stored))) return
+    if (isFollowed && !(await this.#adoption.mayChange(kind, stored))) return
     const nameInFiles = this.#owners.nameInFiles(stored)
     await this.#owners.noteName(stored, item)
     if (isFollowed && nameInFiles !== null) this.#found.followName(stored, nameInFiles)

@@ -67,6 +67,9 @@ export type StoredObject = {
   isBuiltIn: boolean
 }
 
+/** Ids of what a file refers to, by the names of its fields. */
+export type References = ReadonlyMap<string, string | string[]>
+
 /** An object as the audit log knows it. */
 export type AuditedObject = { section: Section; id: string | null; orgId: string | null }
 
@@ -445,4 +448,26 @@ export function totalsOf(changes: readonly Change[], left: number) {
     refused: changes.filter(({ refused }) => refused !== null).length,
     left,
   }
+}
+
+/** With the id by which people and the audit log know it. */
+export const shownAs = (kind: Kind, stored: StoredObject): StoredObject => ({
+  ...stored,
+  id: targetOf(kind, stored).params.id,
+})
+
+/** What an endpoint gets for some fields of a file. */
+export function bodyOf(
+  { fields, spelled }: Kind,
+  values: Values,
+  references: References,
+  names: readonly string[],
+): Values {
+  const said = fields.filter(({ name }) => names.includes(name) && values[name] !== undefined)
+  return Object.fromEntries(
+    said.map(({ name, field }) => [
+      field,
+      references.get(name) ?? spelled[field]?.toBody(values[name]) ?? values[name],
+    ]),
+  )
 }

@@ -1,182 +1,39 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
-import { Problem, refusalText } from '../core/errors.ts'
-import type { Scope } from '../core/scope.ts'
-import { inNestedTransaction } from '../storage/bisect-writes.ts'
-import type { Db } from '../storage/open.ts'
-import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
-import { type FileField, type Kind, maxChanges, type Section } from './contract.ts'
+import type { FileField, Kind, Section } from './contract.ts'
 import {
   type Counts,
   type Ended,
-  type Ending,
-  EndingWatch,
   endingsOfChange,
   endingsOfDeletion,
   onlyEnding,
   seenCounts,
 } from './endings.ts'
 import type { Findings } from './findings.ts'
-import { KeyLosses } from './key-losses.ts'
-import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
-import type { CallContext } from './ports.ts'
-import type { DesiredObject, StoredObject, Values } from './rules.ts'
+import type { DesiredObject, References, StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
-import { Slugs } from './slugs.ts'
 import type { State } from './state.ts'
-import type { Ownership } from './store.ts'
+import type { Dependency, StepRunner } from './step-runner.ts'
 
 /** The single changes of a plan, each done through the endpoint that would do it by itself. */
 export class Steps {
-  readonly #tx: Db
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
-  readonly #slugs: Slugs
-  /** Why the caller may not take over what was taken over, by its id: what is tried again is taken over once. */
-  readonly #adopted = new Map<string, { refused: string | null }>()
-  readonly #keyLosses = new KeyLosses()
-  #on: CallContext
-  #scope: Scope
+  readonly #runner: StepRunner
 
-  constructor(tx: Db, context: PlanContext, about: { state: State; owners: Owners; found: Findings }) {
-    this.#tx = tx
+  constructor(
+    context: PlanContext,
+    about: { state: State; owners: Owners; found: Findings; runner: StepRunner },
+  ) {
     this.#context = context
     this.#state = about.state
     this.#owners = about.owners
     this.#found = about.found
-    this.#slugs = new Slugs(tx, about.state)
-    this.#on = context.on
-    this.#scope = context.scope
-  }
-
-  /**
-   * Whether an object that exists belongs to the set, or does from now on; undefined: it does not, and nothing of it changes.
-   * `refused`: why the caller may not take it over. A plan goes on, and shows what the apply of somebody else would change: it
-   * reads nothing that the lists do not show the caller.
-   */
-  async adopted(
-    kind: Kind,
-    item: DesiredObject,
-    found: StoredObject,
-  ): Promise<{ refused: string | null } | undefined> {
-    const { request, rolledBack, calls } = this.#context
-    // Owners are read before anything is made.
-    if (this.#owners.isOwn(found) || this.#state.isMade(found.id)) return { refused: null }
-    const known = this.#adopted.get(found.id)
-    if (known) return known
-    const owner = this.#owners.of(found)
-    if (owner) {
-      this.#found.fault(item.path, `belongs to the set "${owner.set}"${this.#instead(owner, found)}`)
-      return undefined
-    }
-    // A rollback takes over what a rollback before it has released, and nothing else.
-    if (!request.adopt && !rolledBack) {
-      this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
-      return undefined
-    }
-    const judged = await this.#refusal(
-      this.#updateOf(kind),
-      async (call) => {
-        await this.#judge(kind, found, call)
-        await calls.record(this.#tx, this.#on, {
-          action: 'config.adopt',
-          resource: kind.resource,
-          orgId: found.orgId,
-          id: rules.targetOf(kind, found).params.id,
-          name: found.key,
-        })
-        await this.#owners.own(found, item)
-      },
-      { path: item.path, kind, stored: found },
-    )
-    if (judged === undefined) return undefined
-    const { refused } = judged
-    const isDone = refused === null || this.#on.isRehearsal
-    if (isDone) this.#adopted.set(found.id, { refused })
-    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, refused, isDone })
-    if (refused === null) this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
-    return isDone ? { refused } : undefined
-  }
-
-  #updateOf(kind: Kind): Endpoint {
-    return entriesFor(kind, this.#on.admitted).update
-  }
-
-  /** Whose set owns it, and what to do: sets of an organization and of its partner may have one name. */
-  #instead({ set, isOfPartner }: Ownership, found: StoredObject): string {
-    const isPlanOfPartner = this.#context.owner.orgId === null
-    if (isOfPartner === isPlanOfPartner) return `: leave it out here, or name that set (--set ${set})`
-    if (isOfPartner) return ' of the partner: leave it out here'
-    const org = this.#state.org(found) ?? found.orgId
-    return ` of the organization ${org}: leave it out here, or apply that set by itself (--org ${org} --set ${set})`
-  }
-
-  /** Gives an object that the set has taken over back to nobody. */
-  async release(kind: Kind, stored: StoredObject): Promise<void> {
-    const judged = await this.#refusal(
-      this.#updateOf(kind),
-      async (call) => {
-        await this.#judge(kind, stored, call)
-        await this.#context.calls.record(this.#tx, this.#on, {
-          action: 'config.release',
-          resource: kind.resource,
-          orgId: stored.orgId,
-          id: rules.targetOf(kind, stored).params.id,
-          name: stored.key,
-        })
-        await this.#owners.disown(stored)
-      },
-      { path: `body.document.${kind.section}`, kind, stored, prefix: `cannot release "${stored.key}": ` },
-    )
-    if (!judged) return
-    const { refused, isDone } = judged
-    this.#found.change(shownAs(kind, stored), {
-      action: 'release',
-      before: null,
-      after: null,
-      refused,
-      isDone,
-    })
-    if (refused === null)
-      this.#found.addApplied(stored, {
-        action: 'release',
-        before: null,
-        after: null,
-      })
-  }
-
-  /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
-  async #judge(kind: Kind, found: StoredObject, call: (input: RawInput) => Promise<Values>): Promise<void> {
-    // Nobody changes their own access, a workload that of its trust policy, and to take it over changes nothing.
-    const { caller } = this.#on
-    if ('id' in caller && [found.id, found.record.userId].includes(caller.id)) return
-    const undone = new Error('undone')
-    const body =
-      kind.unchanged?.(found.record) ?? this.#body(kind, this.#state.file(kind, found), new Map(), [kind.key])
-    try {
-      await inNestedTransaction(this.#tx, async () => {
-        await call({ ...rules.targetOf(kind, found), body })
-        throw undone
-      })
-    } catch (error) {
-      if (error !== undone) throw error
-    }
-  }
-
-  /** Whether the caller may change an object: whoever may not does not change either what its set remembers of it. */
-  async mayChange(kind: Kind, stored: StoredObject): Promise<boolean> {
-    if (!mayChangeSome(this.#context.calls, kind.section, this.#on.admitted)) return false
-    try {
-      await this.#judge(kind, stored, (input) => this.#call(this.#updateOf(kind), input))
-      return true
-    } catch (error) {
-      if (error instanceof Problem) return false
-      throw error
-    }
+    this.#runner = about.runner
   }
 
   /** Whether the file has what its kind cannot be made without: asked at each attempt, also once it is made for the other faults. */
@@ -200,14 +57,14 @@ export class Steps {
       missingFields(kind, item).map(([name]) => [name, kind.placeholders?.[name]]),
     )
     const values = { ...item.values, ...instead }
-    const body = { ...this.#body(kind, values, references, made), ...(orgId !== null && { orgId }) }
+    const body = { ...rules.bodyOf(kind, values, references, made), ...(orgId !== null && { orgId }) }
     const { after } = rules.shownDifference(
       kind,
       null,
       rules.hiddenValues(kind, onlyOf(item.values, made), item.omitted),
     )
     let reply: Values | undefined
-    const done = await this.#refusal(
+    const done = await this.#runner.run(
       kind.create,
       async (call) => {
         reply = await call({ body })
@@ -233,22 +90,10 @@ export class Steps {
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     if (done?.refused) this.#state.noteRefused(stored)
     this.#found.keep(stored.id)
-    this.#widen(stored)
+    this.#runner.widen(stored)
     await this.#owners.own(stored, item)
     this.#found.addApplied(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
     return stored
-  }
-
-  /** A member who sees selected organizations also sees one that they make. */
-  #widen({ section, id }: StoredObject): void {
-    const { caller } = this.#on
-    if (section !== 'organizations' || !('scope' in caller)) return
-    const { scope } = caller
-    if (scope.kind !== 'partner' || scope.orgs === 'all') return
-    const wider = { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } }
-    this.#on = { ...this.#on, admitted: wider, caller: wider }
-    this.#scope = wider.scope
-    this.#state.widen(wider.scope)
   }
 
   async update(
@@ -291,8 +136,8 @@ export class Steps {
       const values = rules.withBoundSecret(kind, item, present)
       const bound = kind.bound && own.includes(kind.bound.to) ? [kind.bound.field] : []
       const sent = kind.decides ? said.map(({ name }) => name) : [...own, ...bound]
-      const body = this.#body(kind, values, references, sent)
-      const entry = this.#updateOf(kind)
+      const body = rules.bodyOf(kind, values, references, sent)
+      const entry = this.#runner.updateOf(kind)
       await this.#updatePart(about, { entry, body, names: own, path: item.path }, references)
     }
     for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
@@ -331,7 +176,7 @@ export class Steps {
   async #updateField(about: Update, { name, part }: FileField, references: References): Promise<void> {
     const { kind, item, stored } = about
     const { entry, isBody, target } = part!
-    const body = this.#body(kind, item.values, references, [name])
+    const body = rules.bodyOf(kind, item.values, references, [name])
     const asked = isBody
       ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
       : { body, path: item.path }
@@ -357,7 +202,7 @@ export class Steps {
     const present = this.#state.file(kind, stored)
     const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
-    const done = await this.#refusal(
+    const done = await this.#runner.run(
       entry,
       async (call) => {
         reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
@@ -390,7 +235,7 @@ export class Steps {
     const renamedFrom = isRenamed ? stored.key : null
     this.#found.change(
       // What a plan makes has another id each time.
-      { ...shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
+      { ...rules.shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
       {
         action: 'update',
         before,
@@ -444,16 +289,6 @@ export class Steps {
         if (key.orgId === id) this.#state.remove(keys, key.id)
   }
 
-  #body({ fields, spelled }: Kind, values: Values, references: References, names: readonly string[]): Values {
-    const said = fields.filter(({ name }) => names.includes(name) && values[name] !== undefined)
-    return Object.fromEntries(
-      said.map(({ name, field }) => [
-        field,
-        references.get(name) ?? spelled[field]?.toBody(values[name]) ?? values[name],
-      ]),
-    )
-  }
-
   /** `onConflict`: what is done where something stands in the way, instead of a fault. */
   async delete(
     kind: Kind,
@@ -468,7 +303,7 @@ export class Steps {
       rules.hiddenValues(kind, this.#state.file(kind, stored)),
       null,
     ).before
-    const done = await this.#refusal(
+    const done = await this.#runner.run(
       remove,
       async (call) => {
         await call(rules.targetOf(kind, stored))
@@ -485,7 +320,7 @@ export class Steps {
     )
     if (!done) return
     const { refused, ended, isDone } = done
-    this.#found.change(shownAs(kind, stored), {
+    this.#found.change(rules.shownAs(kind, stored), {
       action: 'delete',
       before,
       after: null,
@@ -502,142 +337,6 @@ export class Steps {
       ends: lostOf(ended),
     })
   }
-
-  /** Counts what may end with a step, for the version of the plan, whoever may see it. */
-  #beginToWatch(watch: EndingWatch, kind: Kind, stored: StoredObject, isVisible: boolean): Promise<void> {
-    const { calls, on } = this.#context
-    const target = rules.targetOf(kind, stored)
-    const about = {
-      db: this.#tx,
-      scope: this.#scope,
-      now: on.now,
-      keyLosses: this.#keyLosses,
-      ask: (entry: Endpoint) => calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, target),
-    }
-    return watch.begin(
-      about,
-      stored,
-      ({ shownTo }) => isVisible && refusalOf(calls, shownTo, this.#on.admitted) === undefined,
-    )
-  }
-
-  /** What has ended, for the version of the plan, and for a rollback, which ends nothing that has come since. */
-  #noteEnded(stored: StoredObject | undefined, ended: readonly Ended[], isDone: boolean): void {
-    if (!stored) return
-    // What is made has another id each time.
-    const { section, id, key } = stored
-    const label = this.#state.isMade(id) ? [this.#state.org(stored), key] : [id]
-    const of = JSON.stringify([section, ...label])
-    for (const { ending, isVisible, counts, mark } of ended) {
-      const noted = onlyEnding(mark ?? counts)
-      const { comesAgain, isTransient } = ending
-      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, of, comesAgain, isDone })
-    }
-  }
-
-  #call(entry: Endpoint, { params, ...asked }: RawInput): Promise<Values> {
-    // That of the caller's own partner has no id in its path.
-    const input = entry.params ? { ...asked, params } : asked
-    return this.#context.calls.call(this.#tx, this.#on, entry, input)
-  }
-
-  /**
-   * Does one step. The answer says why it is refused, if it is, and whether it was done: a plan does also what is refused.
-   * There is none when the files are at fault. A plan goes on after either, so that everything comes at once: what the step
-   * changed before it failed is rolled back in any case.
-   */
-  async #refusal(
-    entry: Endpoint,
-    step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
-    {
-      path,
-      kind,
-      stored,
-      inTheWay,
-      alreadyRefused = null,
-      dependency,
-      onConflict,
-      prefix = '',
-      endings = [],
-      isDeletion = false,
-    }: Step,
-  ): Promise<Done | undefined> {
-    if (this.#found.changes.length > maxChanges) return { refused: null, ended: [], isDone: false }
-    // A plan says what would be, whoever asks: its transaction is rolled back.
-    const refused =
-      alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? dependency?.why ?? null
-    const watch = new EndingWatch(endings, { isDeletion })
-    const because = (why: string | null, isDone = false) => {
-      const isNew = why !== alreadyRefused && why !== dependency?.why
-      if (why !== null && isNew) this.#found.refuse(path, `${prefix}${why}`)
-      this.#noteEnded(stored, watch.ended, isDone)
-      return { refused: why, ended: watch.ended, isDone }
-    }
-    // Whoever may not change something is not told what that would end. A deletion needs no other permission to be planned.
-    const begin = async () => {
-      if (stored && endings.length > 0)
-        await this.#beginToWatch(watch, kind, stored, isDeletion || refused === null)
-    }
-    try {
-      // What a membership needs is locked until the plan ends: accounts and tenants that others use.
-      const isThere = dependency?.isThere ?? true
-      const isTried = this.#on.isRehearsal && kind.section !== 'memberships' && isThere
-      if (refused !== null && !isTried) {
-        await begin()
-        return because(refused)
-      }
-      const made = async () => {
-        await begin()
-        await step((input) => this.#call(entry, input))
-        await watch.end()
-      }
-      const isUnique = kind.section === 'organizations'
-      await inNestedTransaction(this.#tx, () =>
-        isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
-      )
-      if (inTheWay) this.#state.setAside(inTheWay)
-      return because(refused, true)
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error
-      // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
-      if (refused !== null && error.code !== 'invalid_request') return because(refused)
-      if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
-      // It is about how much was done lately, and says when to try again.
-      if (error.code === 'rate_limited') throw error
-      if (onConflict) {
-        onConflict()
-        return undefined
-      }
-      for (const fault of rules.faultsOf(error, kind, path))
-        this.#found.fault(fault.path, `${prefix}${fault.message}`)
-      return undefined
-    }
-  }
-}
-
-/** How a step went; `isDone`: a plan does also what is refused. */
-type Done = { refused: string | null; ended: readonly Ended[]; isDone: boolean }
-
-/** What was refused before, and without which a step is refused; where it is not there, a plan does not try either. */
-type Dependency = { why: string; isThere: boolean }
-
-/** What one step is about. */
-type Step = {
-  path: string
-  kind: Kind
-  /** undefined: it is new. */
-  stored?: StoredObject
-  /** Has the name that the step gives to another. */
-  inTheWay?: StoredObject | undefined
-  /** Why the step before it was refused, without which this one is not done. */
-  alreadyRefused?: string | null
-  dependency?: Dependency | undefined
-  onConflict?: (() => void) | undefined
-  /** Of its faults. */
-  prefix?: string
-  /** What else it may end. */
-  endings?: readonly Ending[]
-  isDeletion?: boolean
 }
 
 /** An object that a file changes; `refused`: why the set may not take it over. */
@@ -674,12 +373,6 @@ const warningOf = (reply: Values | undefined): string | null =>
 /** What no rollback brings back. */
 const lostOf = (ended: readonly Ended[]): Counts | undefined =>
   onlyEnding(seenCounts(ended.filter(({ ending }) => !ending.isRestored)))
-
-/** With the id by which people and the audit log know it. */
-const shownAs = (kind: Kind, stored: StoredObject): StoredObject => ({
-  ...stored,
-  id: rules.targetOf(kind, stored).params.id,
-})
 
 const onlyOf = (values: Values, names: readonly string[]): Values =>
   Object.fromEntries(Object.entries(values).filter(([name]) => names.includes(name)))

@@ -116,9 +116,11 @@ onEveryDatabase((_, open) => {
     it('are counted once for all that an apply changes, and not at all where it gives back what it takes', async () => {
       const { service, acme, bakeryId, mint } = await begin()
       const [read, write, run] = ['devices:read', 'devices:write', 'devices:execute']
-      const role = (called: string, permissions: string[], parent?: string) => ({
-        ...{ org: 'bakery', name: called, permissions },
-        ...(parent !== undefined && { parent }),
+      const role = (called: string, permissions: string[], parent: string | null = null) => ({
+        org: 'bakery',
+        name: called,
+        permissions,
+        parent,
       })
       const own = role('Child', [read], 'Parent')
       await acme.apply({ roles: [role('Parent', [write, run]), own] })
