@@ -6,6 +6,7 @@ import type { PlanContext } from './plan-context.ts'
 import type { StoredObject } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
+import type { StepRunner } from './step-runner.ts'
 import type { Steps } from './steps.ts'
 import type { TimeSlice } from './time-slice.ts'
 
@@ -14,6 +15,7 @@ type DeletionDependencies = {
   owners: Owners
   found: Findings
   adoption: Adoption
+  runner: StepRunner
   steps: Steps
   timeSlice: TimeSlice
 }
@@ -35,6 +37,7 @@ export class Deletions {
   readonly #owners: Owners
   readonly #found: Findings
   readonly #adoption: Adoption
+  readonly #runner: StepRunner
   readonly #steps: Steps
   readonly #timeSlice: TimeSlice
   readonly #pruneCandidates = new Map<Section, PruneCandidates>()
@@ -48,13 +51,14 @@ export class Deletions {
 
   constructor(
     context: PlanContext,
-    { state, owners, found, adoption, steps, timeSlice }: DeletionDependencies,
+    { state, owners, found, adoption, runner, steps, timeSlice }: DeletionDependencies,
   ) {
     this.#context = context
     this.#state = state
     this.#owners = owners
     this.#found = found
     this.#adoption = adoption
+    this.#runner = runner
     this.#steps = steps
     this.#timeSlice = timeSlice
   }
@@ -134,6 +138,17 @@ export class Deletions {
     return leaving
   }
 
+  /** Before the first section. */
+  async begin(): Promise<void> {
+    if (!this.#context.request.prune) return
+    const kind = kinds.organizations
+    for (const stored of this.#pruneCandidatesOf(kind).deleted) {
+      if (this.#early.has(stored.id)) continue
+      await this.#runner.countEndings(kind, stored)
+      await this.#timeSlice.yieldIfDue()
+    }
+  }
+
   async make(kind: Kind): Promise<void> {
     const { section } = kind
     const { request, on } = this.#context
@@ -169,6 +184,8 @@ export class Deletions {
     if (others.length === 0) return this.#steps.delete(kind, stored, on)
     const names = others.map((name) => `"${name}"`).join(', ')
     const message = `cannot delete "${stored.key}": other sets have objects in it (${names}): prune these first`
+    // Its plan had no such fault.
+    if (!this.#context.on.isRehearsal) throw rules.outdatedPlan([message])
     this.#found.fault('body.document.organizations', message)
   }
 

@@ -57,7 +57,7 @@ export type Ending = {
   begin(on: On, stored: StoredObject, isDeletion: boolean): Promise<Begun>
   /** What has come since an apply may end with its rollback: it comes again by itself, or was not there to stay. */
   comesAgain?: true
-  /** It comes and goes by the minute: no version depends on it. */
+  /** No version depends on it: it comes and goes by the minute, or differs by who plans. */
   isTransient?: true
   /** A rollback brings it back. */
   isRestored?: true
@@ -81,13 +81,13 @@ const keysOf =
     const { db, scope, now, keyLosses } = on
     const creators = await creatorsOf(on, stored)
     const keys = await keyLosses.begin(() => readAccessOfKeys(db, scope, creators, now))
-    const mark = { apiKeys: keys.count }
     return {
       async ended() {
         await keys.end()
-        return mark
+        return {}
       },
-      mark,
+      // The version has what the keys could do before.
+      mark: {},
       endedByPlan(): Counts {
         if (keys.count === 0) return {}
         const { all, part } = keys.losses()
@@ -119,6 +119,8 @@ const endings: Partial<Record<Section, readonly Ending[]>> = {
       shownTo: orgs.deletion,
       // Whoever makes an organization may see it from then on, and it is among those that they have selected.
       comesAgain: true,
+      // Members that the same plan changes have selected another by then, for whoever may change them.
+      isTransient: true,
       begin: counted(async ({ db, scope }, { id }) => ({ selections: await countSelections(db, scope, id) })),
     },
     {

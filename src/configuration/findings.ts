@@ -40,7 +40,10 @@ export type Failure = {
 
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
 export type EndingCount = {
-  counts: Counts
+  /** undefined: the change was not made. */
+  counts: Counts | undefined
+  /** The same for the version of the plan, which does not depend on who plans. */
+  mark: Counts
   isVisible: boolean
   /** With which object: as much that ends with another is another plan. */
   of: string
@@ -183,6 +186,11 @@ export class Findings {
   /** How far it has come, for `failureSince`. */
   mark(): Mark {
     return { faults: this.#faults.length, changes: this.#changes.length, ends: this.#ends.length }
+  }
+
+  /** Whether a change was refused and not made in the transaction either. */
+  get hasUndone(): boolean {
+    return this.#untried.size > 0
   }
 
   /** How many changes were made in the transaction, by whoever may make them or not. */

@@ -19,6 +19,8 @@ export class KeyLosses {
   readonly #now = new Map<string, KeyAccess>()
   /** The step that took something from a key last. */
   readonly #takenBy = new Map<string, KeysOfStep>()
+  /** Reads the keys of each step that was about some again. */
+  readonly #reread: (() => Promise<void>)[] = []
 
   /** Before a step. `read`: what the keys that it may affect may do by now. */
   async begin(read: () => Promise<AccessOfKeys>): Promise<KeysOfStep> {
@@ -27,22 +29,42 @@ export class KeyLosses {
     const step: KeysOfStep = {
       count: before.size,
       end: async () => {
-        const after = before.size === 0 ? before : await read()
-        for (const [id, was] of before) this.#note(step, id, { was, is: after.get(id) })
+        if (before.size === 0) return
+        const after = await read()
+        for (const [id, was] of before) {
+          const is = after.get(id)
+          if (is && lossBetween(was, is) !== undefined) this.#takenBy.set(id, step)
+        }
+        this.#reread.push(() => this.#readNow([...before.keys()], read))
       },
       losses: () => this.#lossesWith(step),
     }
     return step
   }
 
-  #note(step: KeysOfStep, id: string, { was, is }: { was: KeyAccess; is: KeyAccess | undefined }): void {
-    // Keys that have ended are counted with what ended them.
-    if (is === undefined) {
-      this.#now.delete(id)
-      return
+  /** After the last step of the plan: files may also change the keys themselves, or end them. */
+  async finish(): Promise<void> {
+    for (const reread of this.#reread) await reread()
+  }
+
+  /** Keys that have ended are counted with what ended them. */
+  async #readNow(ids: readonly string[], read: () => Promise<AccessOfKeys>): Promise<void> {
+    const now = await read()
+    for (const id of ids) {
+      const access = now.get(id)
+      if (access) this.#now.set(id, access)
     }
-    this.#now.set(id, is)
-    if (lossBetween(was, is) !== undefined) this.#takenBy.set(id, step)
+  }
+
+  /** What the keys could do before the plan, for its version. */
+  get mark(): unknown {
+    const marks = [...this.#before].map(([id, { permissions, siteIds, groupIds }]) => [
+      id,
+      [...permissions].sort(),
+      siteIds,
+      groupIds,
+    ])
+    return marks.map((one) => JSON.stringify(one)).sort()
   }
 
   #lossesWith(step: KeysOfStep): { all: number; part: number } {

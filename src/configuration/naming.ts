@@ -78,8 +78,8 @@ export class Naming {
       return notFound
     }
     const named = this.#state.named('organizations', null, org)
-    // One that is deleted may not have given up its name yet to another.
-    const found = named.find((one) => !this.#isLeaving(one)) ?? named[0]
+    // One that is deleted, or changes its name later, may not have given it up yet to another.
+    const found = named.findLast((one) => !this.#isLeaving(one)) ?? named.at(-1)
     if (found) return this.#staying(`${path}.org`, found)
     if (this.#found.hasFailed('organizations', undefined, org)) return dependencyFailed
     this.#found.fault(`${path}.org`, `there is no organization "${org}" that you can see`)

@@ -68,8 +68,8 @@ export class Owners {
 
   /** Names of other sets of the partner that have something in an organization. Its own sets go with it. */
   async otherSetsIn({ id }: StoredObject): Promise<readonly string[]> {
-    const { scope, setId } = this.#context
-    this.#otherSets ??= await store.listOtherSets(this.#tx, scope, setId)
+    const { scope, setId, on } = this.#context
+    this.#otherSets ??= await store.listOtherSets(this.#tx, scope, setId, on.now)
     return [...(this.#otherSets.get(id) ?? [])].sort()
   }
 

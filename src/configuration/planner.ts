@@ -14,6 +14,7 @@ import { type AppliedChange, sectionsOfChanges } from './history/applied-changes
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
+import { KeyLosses } from './key-losses.ts'
 import type { DesiredObjectInOrg, ObjectMatch } from './matching.ts'
 import { Naming } from './naming.ts'
 import { notComparedOf, omittedSecretsOf, withPlaceholders } from './omitted-secrets.ts'
@@ -48,6 +49,7 @@ export class Planner {
   readonly #adoption: Adoption
   readonly #steps: Steps
   readonly #deletions: Deletions
+  readonly #keyLosses = new KeyLosses()
   readonly #timeSlice = new TimeSlice()
   readonly #yieldIfDue = () => this.#timeSlice.yieldIfDue()
   #rollback: Rollback | undefined
@@ -67,12 +69,13 @@ export class Planner {
     this.#owners = new Owners(tx, context)
     this.#found = new Findings(this.#state, this.#owners)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
-    const runner = new StepRunner(tx, context, about)
+    const runner = new StepRunner(tx, context, { ...about, keyLosses: this.#keyLosses })
     this.#adoption = new Adoption(tx, context, { ...about, runner })
     this.#steps = new Steps(context, { ...about, runner })
     this.#deletions = new Deletions(context, {
       ...about,
       adoption: this.#adoption,
+      runner,
       steps: this.#steps,
       timeSlice: this.#timeSlice,
     })
@@ -118,12 +121,14 @@ export class Planner {
       const once = (bySection.get(section) ?? []).filter((item) => !twice.has(item))
       await this.#section(kinds[section], once)
     }
+    await this.#deletions.begin()
     // What refers to others goes first.
     for (const section of named.toReversed()) {
       if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
     }
     await this.#releases()
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
+    await this.#keyLosses.finish()
     this.#found.showEnded()
     const { changes, ends, faults: found } = this.#found
     const count = changes.length + this.#deletions.ended.length
@@ -141,7 +146,10 @@ export class Planner {
       (await digestOf(
         request,
         changes,
-        { ends: ends.map(({ of, counts }) => [of, counts]), meant: this.#resolvedDigest(named) },
+        {
+          ends: ends.map(({ of, mark }) => [of, mark]),
+          meant: [this.#resolvedDigest(named), this.#keyLosses.mark],
+        },
         about,
       ))
     // What is refused was not tried, and what ends with it not counted: the version would be another.
@@ -397,7 +405,7 @@ export class Planner {
       if (item.identity) this.#naming.restore(item.identity.id, stored.id)
       this.#naming.note(named, orgId, stored)
     }
-    if (this.#state.isAbsent(stored)) return
+    if (this.#state.isUndone(stored)) return
     const { faults } = this.#found.mark()
     await this.#steps.update(kind, item, { stored, isNew, inTheWay, refused }, references)
     if (this.#found.faults.length > faults) return

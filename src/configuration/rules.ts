@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { type Fault, invalid, Problem } from '../core/errors.ts'
+import { errors, type Fault, invalid, Problem } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
@@ -402,6 +402,9 @@ export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
     return { path: [path, name, ...rest].filter((part) => part !== '').join('.'), message: fault.message }
   })
 }
+
+/** Whether something stands in the way of a change, whoever makes it. */
+export const isConflict = ({ code }: Problem): boolean => errors[code].exit === 6
 
 /** 403 of the endpoints: it is about the caller, and not about the file. */
 export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428

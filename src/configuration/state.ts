@@ -121,9 +121,9 @@ export class State {
   readonly #names = new Map<string, Set<StoredObject>>()
   /** Ids of what was made meanwhile. */
   readonly #made = new Set<string>()
-  /** Ids of what was refused to the caller; and of those among them that a plan could not make either. */
+  /** Ids of what was refused to the caller; and of those among them that a plan could not make or change either. */
   readonly #refused = new Set<string>()
-  readonly #absent = new Set<string>()
+  readonly #undone = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
   #characters = 0
@@ -193,26 +193,32 @@ export class State {
     return this.#made.has(id)
   }
 
-  /** What a plan made though the caller may not. */
+  /** What a plan made or renamed though the caller may not. */
   noteRefused({ id }: StoredObject): void {
     this.#refused.add(id)
   }
 
-  /** What nobody could make has a place as well, for what names it. */
-  addAbsent(section: Section, values: Values, orgId: string | null): StoredObject | undefined {
-    const id = `absent ${this.#absent.size}`
-    for (const ids of [this.#made, this.#refused, this.#absent]) ids.add(id)
-    return this.put(section, { ...values, orgId, id })
+  /**
+   * What could not be made or changed is here as if it was: what comes after it is planned as for whoever may do all of it.
+   * `stored`: undefined where it is new.
+   */
+  pretend(section: Section, values: Values, stored?: StoredObject): StoredObject | undefined {
+    const id = stored?.id ?? `refused ${this.#undone.size}`
+    this.#refused.add(id)
+    this.#undone.add(id)
+    if (!stored) this.#made.add(id)
+    const record = guarded(kinds[section], values, this.#on.cipher.fingerprint)
+    return this.#place(section, { ...stored?.record, ...record, id })
   }
 
-  /** Whether it was refused to the caller to make an object. */
+  /** Whether it was refused to the caller to make an object, or to change it. */
   isRefused({ id }: StoredObject): boolean {
     return this.#refused.has(id)
   }
 
-  /** Whether an object was to be made, and is not there. */
-  isAbsent({ id }: StoredObject): boolean {
-    return this.#absent.has(id)
+  /** Whether an object is as the files have it in the plan alone. */
+  isUndone({ id }: StoredObject): boolean {
+    return this.#undone.has(id)
   }
 
   #withParts(section: Section, record: Values, stored: StoredObject | undefined): Values {
@@ -226,8 +232,11 @@ export class State {
 
   /** Adds a record, or replaces it. Of its secrets it has the fingerprints alone. */
   put(section: Section, whole: Values): StoredObject | undefined {
-    if (isForeign(section, this.#on.scope, whole)) return undefined
-    const record = guarded(kinds[section], whole, this.#on.cipher.fingerprint)
+    return this.#place(section, guarded(kinds[section], whole, this.#on.cipher.fingerprint))
+  }
+
+  #place(section: Section, record: Values): StoredObject | undefined {
+    if (isForeign(section, this.#on.scope, record)) return undefined
     const id = String(record.id)
     const orgId = section === 'organizations' ? id : ((record.orgId as string | null | undefined) ?? null)
     const isBuiltIn = section === 'roles' && record.isSystem === true

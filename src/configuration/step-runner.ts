@@ -6,9 +6,16 @@ import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, refusalOf } from './access.ts'
 import { type Kind, maxChanges } from './contract.ts'
-import { type Ended, type Ending, EndingWatch, onlyEnding } from './endings.ts'
+import {
+  type Counts,
+  type Ended,
+  type Ending,
+  EndingWatch,
+  endingsOfDeletion,
+  onlyEnding,
+} from './endings.ts'
 import type { Findings } from './findings.ts'
-import { KeyLosses } from './key-losses.ts'
+import type { KeyLosses } from './key-losses.ts'
 import type { PlanContext } from './plan-context.ts'
 import type { CallContext } from './ports.ts'
 import type { StoredObject, Values } from './rules.ts'
@@ -48,15 +55,18 @@ export class StepRunner {
   readonly #state: State
   readonly #found: Findings
   readonly #slugs: Slugs
-  readonly #keyLosses = new KeyLosses()
+  /** What may end with what is deleted, for the version of the plan, by the id of that. */
+  readonly #endingBefore = new Map<string, readonly (Counts | undefined)[]>()
+  readonly #keyLosses: KeyLosses
   #on: CallContext
   #scope: Scope
 
-  constructor(tx: Db, context: PlanContext, about: { state: State; found: Findings }) {
+  constructor(tx: Db, context: PlanContext, about: { state: State; found: Findings; keyLosses: KeyLosses }) {
     this.#tx = tx
     this.#context = context
     this.#state = about.state
     this.#found = about.found
+    this.#keyLosses = about.keyLosses
     this.#slugs = new Slugs(tx, about.state)
     this.#on = context.on
     this.#scope = context.scope
@@ -125,15 +135,20 @@ export class StepRunner {
       return because(refused, true)
     } catch (error) {
       if (!(error instanceof Problem)) throw error
+      const isConflict = rules.isConflict(error)
+      // Whoever plans: what goes with its organization is no change.
+      if (onConflict && (isConflict || error.code === 'invalid_request')) {
+        onConflict()
+        return undefined
+      }
       // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
       if (refused !== null && error.code !== 'invalid_request') return because(refused)
       if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
-      if (onConflict) {
-        onConflict()
-        return undefined
-      }
+      // What is refused and was not done may be what stands in the way: files are not at fault for that.
+      if (isConflict && this.#found.hasUndone)
+        return because(`${error.message}, unless what is refused is done first`)
       for (const fault of rules.faultsOf(error, kind, path))
         this.#found.fault(fault.path, `${prefix}${fault.message}`)
       return undefined
@@ -162,6 +177,14 @@ export class StepRunner {
     this.#state.widen(wider.scope)
   }
 
+  /** Counts what may end with a deletion before there is any: that is the same whoever plans, and whatever they may delete. */
+  async countEndings(kind: Kind, stored: StoredObject): Promise<void> {
+    const watch = new EndingWatch(endingsOfDeletion(kind.section), { isDeletion: true })
+    await this.#beginToWatch(watch, kind, stored, true)
+    const marks = watch.ended.map(({ mark }) => mark)
+    this.#endingBefore.set(stored.id, marks)
+  }
+
   /** Counts what may end with a step, for the version of the plan, whoever may see it. */
   #beginToWatch(watch: EndingWatch, kind: Kind, stored: StoredObject, isVisible: boolean): Promise<void> {
     const { calls, on } = this.#context
@@ -187,10 +210,11 @@ export class StepRunner {
     const { section, id, key } = stored
     const label = this.#state.isMade(id) ? [this.#state.org(stored), key] : [id]
     const of = JSON.stringify([section, ...label])
-    for (const { ending, isVisible, counts, mark } of ended) {
-      const noted = onlyEnding(mark ?? counts)
+    const before = this.#endingBefore.get(id) ?? []
+    for (const [at, { ending, isVisible, counts, mark: ofStep }] of ended.entries()) {
+      const mark = onlyEnding(before[at] ?? ofStep ?? counts)
       const { comesAgain, isTransient } = ending
-      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, of, comesAgain, isDone })
+      if (mark && !isTransient) this.#found.end({ counts, mark, isVisible, of, comesAgain, isDone })
     }
   }
 }

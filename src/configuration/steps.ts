@@ -41,7 +41,7 @@ export class Steps {
     for (const [name, why] of missingFields(kind, item)) this.#found.fault(`${item.path}.${name}`, why)
   }
 
-  /** `inTheWay`: has its name until it is renamed or deleted itself. What is refused may not be there (`State.isAbsent`). */
+  /** `inTheWay`: has its name until it is renamed or deleted itself. What is refused may not be there (`State.isUndone`). */
   async create(
     kind: Kind,
     item: DesiredObject,
@@ -82,7 +82,7 @@ export class Steps {
         isDone: done.isDone,
       })
     if (!reply) {
-      if (done && done.refused !== null) return this.#state.addAbsent(kind.section, body, orgId)
+      if (done && done.refused !== null) return this.#pretend(kind, body, { inTheWay })
       this.#found.markItemFailed(kind, item)
       return undefined
     }
@@ -248,6 +248,16 @@ export class Steps {
         isDone,
       },
     )
+    if (refused !== null && isDone && isRenamed && kind.section === 'organizations')
+      this.#state.noteRefused(stored)
+    if (refused !== null && !isDone) {
+      const cleared = kind.fields.filter(({ name }) => kind.decided && name in kind.decided(item.values))
+      const values = {
+        ...rules.bodyOf(kind, item.values, references, asked),
+        ...Object.fromEntries(cleared.map(({ field }) => [field, null])),
+      }
+      this.#pretend(kind, values, { stored, inTheWay })
+    }
     if (!now || refused !== null) return
     this.#found.addApplied(now, {
       action: 'update',
@@ -257,6 +267,17 @@ export class Steps {
       hidden: names.filter((name) => !Object.hasOwn(present, name)),
       ends: lostOf(ended),
     })
+  }
+
+  /** What is not done goes on as if it was. */
+  #pretend(
+    { section }: Kind,
+    values: Values,
+    { stored, inTheWay }: { stored?: StoredObject; inTheWay: StoredObject | undefined },
+  ): StoredObject | undefined {
+    // Slugs of organizations are set aside in the database as well.
+    if (inTheWay && section !== 'organizations') this.#state.setAside(inTheWay)
+    return this.#state.pretend(section, values, stored)
   }
 
   /** What a change needs and was refused to the caller: its organization, or what it names. undefined: nothing. */
@@ -277,7 +298,7 @@ export class Steps {
     if (!refused) return undefined
     return {
       why: `needs "${refused.key}" of the ${refused.section}, which is refused`,
-      isThere: !needed.some((one) => this.#state.isAbsent(one)),
+      isThere: !needed.some((one) => this.#state.isUndone(one)),
     }
   }
 
@@ -328,7 +349,7 @@ export class Steps {
       refused: excess ?? refused,
       isDone,
     })
-    if (isDone) this.#state.remove(kind.section, stored.id)
+    if (isDone || refused !== null) this.#state.remove(kind.section, stored.id)
     if (refused !== null) return
     this.#found.addApplied(stored, {
       action: 'delete',

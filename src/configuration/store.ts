@@ -1,13 +1,17 @@
+import { type Expression, expressionBuilder, type SqlBool } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { IdPage } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
+import { isUsableApiKey } from '../credentials/api-keys/store.ts'
+import { isLiveEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
 import { isUniqueViolation } from '../storage/database-errors.ts'
 import { lockName } from '../storage/named-lock.ts'
 import type { Db } from '../storage/open.ts'
 import { readById } from '../storage/query/pages.ts'
 import { inTenants } from '../storage/query/scope.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
 
 /** The tenant whose sets they are: an organization, or a partner with all it has. */
@@ -290,12 +294,20 @@ const tables = {
   enrollmentKeys: ['enrollment_keys'],
 } as const satisfies Record<Section, readonly string[]>
 
-/** Deleted records of these stay for a while. */
+/** Deleted records of these stay for a while, with the time. */
 const marked: readonly Section[] = ['partners', 'organizations', 'scripts', 'webhooks']
 
+/** Whether an object of such a section is there: what was deleted or has ended may be kept for a while. */
+const isThere = (section: Section, now: Instant): Expression<SqlBool> => {
+  const eb = expressionBuilder<Tables, 'organizations'>()
+  if (section === 'apiKeys') return isUsableApiKey(now)
+  if (section === 'enrollmentKeys') return isLiveEnrollmentKey(now)
+  return marked.includes(section) ? eb('deleted_at', 'is', null) : eb.lit(true)
+}
+
 /** Objects of the sets, of one section, that exist no more. */
-const deletedAmong = (db: Db, section: Section) => {
-  // The tables have an id in common, which is all that is asked for; `marked` ones also have deleted_at.
+const deletedAmong = (db: Db, section: Section, now: Instant) => {
+  // The tables have an id in common, which is all that is asked for.
   const among = tables[section] as unknown as readonly 'organizations'[]
   return db
     .selectFrom('config_objects')
@@ -309,7 +321,7 @@ const deletedAmong = (db: Db, section: Section) => {
               selectFrom(table)
                 .select(`${table}.id`)
                 .whereRef(`${table}.id`, '=', 'config_objects.object_id')
-                .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
+                .where(isThere(section, now)),
             ),
           ),
         ),
@@ -322,6 +334,7 @@ export async function listOtherSets(
   db: Db,
   scope: Scope,
   setId: string | undefined,
+  now: Instant,
 ): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const sets = new Map<string, Set<string>>()
   for (const section of sections) {
@@ -331,7 +344,7 @@ export async function listOtherSets(
       .where('config_objects.org_id', 'is not', null)
       .where('s.org_id', 'is', null)
       .$if(setId !== undefined, (q) => q.where('s.id', '!=', setId!))
-      .where('config_objects.object_id', 'not in', deletedAmong(db, section))
+      .where('config_objects.object_id', 'not in', deletedAmong(db, section, now))
       .select(['config_objects.org_id', 's.name'])
       .distinct()
       .execute()
@@ -344,13 +357,13 @@ export async function listOtherSets(
  * Forgets what no longer exists, whoever deleted it, and then the sets of the tenant that own nothing: there are never more
  * rows than objects.
  */
-export async function forgetDeleted(db: Db, owner: SetOwner): Promise<void> {
+export async function forgetDeleted(db: Db, owner: SetOwner, now: Instant): Promise<void> {
   const ofTenant = db.selectFrom('config_sets').select('id').where('owner', '=', ownerId(owner))
   for (const section of sections) {
     await db
       .deleteFrom('config_objects')
       .where('set_id', 'in', ofTenant)
-      .where('object_id', 'in', deletedAmong(db, section))
+      .where('object_id', 'in', deletedAmong(db, section, now))
       .execute()
   }
   await db

@@ -47,9 +47,22 @@ onEveryDatabase((kind, open) => {
       await expect(acme.plan(gone, inTenants)).rejects.toMatchObject({
         details: [{ path: 'body.document.organizations', message }],
       })
+      // A key that has ended keeps nothing.
+      const { id: keyId } = await acme.client.call(api.apiKeys.create, {
+        body: { orgId: id, name: 'Export', scopes: ['devices:read'] },
+      })
+      await acme.apply({ apiKeys: [{ org: 'florist', name: 'Export' }] }, { set: 'keys', adopt: true })
+      await acme.client.call(api.apiKeys.revoke, { params: { id: keyId } })
       // Somebody has deleted it meanwhile, and the set has not been applied since.
       const [late] = (await acme.client.call(api.filters.list, { query: { orgId: id } })).data
       await acme.client.call(api.filters.remove, { params: { id: late!.id } })
+      const { version } = await acme.plan(gone, inTenants)
+      await acme.apply({ filters }, { set: 'fleet' })
+      await expect(acme.apply(gone, inTenants, version)).rejects.toMatchObject({
+        code: 'conflict',
+        message: expect.stringContaining(message),
+      })
+      await acme.apply({ filters: [] }, { ...pruned, set: 'fleet' })
       await acme.apply(gone, inTenants)
       expect((await acme.client.call(api.orgs.list, {})).data.map(({ slug }) => slug)).not.toContain(
         'florist',

@@ -30,7 +30,7 @@ export async function recordApply(
     await noteApplied(db, scope, setId, apply)
     await insertApply(db, cipher, owner, apply, { applied, nameChanges })
   }
-  await forgetDeleted(db, owner)
+  await forgetDeleted(db, owner, apply.now)
   // Not the body: each change has an entry of its own.
   return {
     orgId: owner.orgId,

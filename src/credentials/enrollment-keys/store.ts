@@ -59,10 +59,11 @@ const hasUsesLeft = eb.or([
   eb('max_usage', 'is', null),
   eb('usage_count', '<', eb.ref('max_usage').$notNull()),
 ])
-const isLive = (now: Instant) => eb('expires_at', '>', now)
+/** Whether a key has not expired. */
+export const isLiveEnrollmentKey = (now: Instant) => eb('expires_at', '>', now)
 
 /** Keys that can enroll a device, as `enrollmentRefusal` says of one. */
-export const isUsableEnrollmentKey = (now: Instant) => eb.and([isLive(now), hasUsesLeft])
+export const isUsableEnrollmentKey = (now: Instant) => eb.and([isLiveEnrollmentKey(now), hasUsesLeft])
 
 type Span = { after: Instant; until: Instant }
 
@@ -71,7 +72,7 @@ const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
   keysIn(db, scope).where(isUsableEnrollmentKey(after)).where('expires_at', '<=', until)
 
 /** Keys that have not expired. */
-const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where(isLive(now))
+const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where(isLiveEnrollmentKey(now))
 
 export const countLiveEnrollmentKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
   countRowsOf(liveIn(db, scope, now))
@@ -105,8 +106,8 @@ export async function listEnrollmentKeys(
   const until = query.expiresBefore
   const found = (until === undefined ? keysIn(db, scope) : expiringIn(db, scope, { after: now, until }))
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
-    .$if(query.expired === true, (q) => q.where(eb.not(isLive(now))))
-    .$if(query.expired === false, (q) => q.where(isLive(now)))
+    .$if(query.expired === true, (q) => q.where(eb.not(isLiveEnrollmentKey(now))))
+    .$if(query.expired === false, (q) => q.where(isLiveEnrollmentKey(now)))
   const newestFirst = (q: typeof found) => q.select(columnsIn(scope)).orderBy('id', 'desc')
   return readPage(found, query, newestFirst, (row) => keyRows.read(row))
 }
@@ -183,7 +184,7 @@ export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): 
   await db
     .updateTable('enrollment_keys')
     .set({ expires_at: now })
-    .where(isLive(now))
+    .where(isLiveEnrollmentKey(now))
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .execute()
 }

@@ -1,0 +1,109 @@
+import { describe, expect, it } from 'vitest'
+import { onEveryDatabase } from '../databases.ts'
+import { addPartnerUser, addRole } from '../world.ts'
+import type { Document } from './fixture.ts'
+import { pruned, startWithHistory } from './history-fixture.ts'
+
+const reads = ['config:read', 'users:read', 'roles:read', 'sites:read', 'devices:read', 'organizations:read']
+const [read, run] = ['devices:read', 'devices:execute']
+
+onEveryDatabase((_, open) => {
+  /** A plan of `files` over `before`, by whoever may apply it and by somebody with the permissions of a reader and `more`. */
+  const planTwice = async (before: Document, files: Document, options: object = {}, more: string[] = []) => {
+    const { service, world, acme, by } = await startWithHistory(open)
+    await acme.apply(before)
+    const role = await addRole(service, { partnerId: world.partners.acme }, 'Reader', [...reads, ...more])
+    const reader = by(await addPartnerUser(service, 'reader', world.partners.acme, 'all', role))
+    return { own: await acme.plan(files, options), seen: await reader.plan(files, options) }
+  }
+  const role = (name: string, permissions: string[], more: object = {}) => ({
+    org: 'bakery',
+    name,
+    permissions,
+    ...more,
+  })
+  const member = (of: string, more: object = {}) => ({
+    org: 'bakery',
+    email: 'ada@example.com',
+    name: 'Ada',
+    role: of,
+    ...more,
+  })
+  const florist = { slug: 'florist', name: 'Florist' }
+  const guest = (orgs: string[]) => ({
+    email: 'guest@example.com',
+    name: 'Guest',
+    role: 'Partner Viewer',
+    orgAccess: 'selected',
+    orgs,
+  })
+
+  describe('the plan of somebody who may not do all of it has the version of whoever may', () => {
+    const org = 'florist'
+    const cases: Record<string, [before: Document, files: Document, options?: object]> = {
+      'where an organization goes with a site, a role and a member who has both': [
+        {
+          organizations: [florist],
+          sites: [{ org, name: 'Annex' }],
+          roles: [role('Night', [read], { org })],
+          memberships: [member('Night', { org, sites: ['Annex'] })],
+        },
+        { organizations: [], sites: [], roles: [], memberships: [] },
+        pruned,
+      ],
+      'where an organization goes that a member had selected': [
+        { organizations: [florist], memberships: [guest(['florist'])] },
+        { organizations: [], memberships: [guest(['bakery'])] },
+        pruned,
+      ],
+      'where an organization goes with a role that they do not reach': [
+        { organizations: [florist], roles: [role('Night', [run], { org })] },
+        { organizations: [], roles: [] },
+        pruned,
+      ],
+      'where a role that they do not reach is renamed, and a member gets another': [
+        { roles: [role('Lead', [run])], memberships: [member('Lead')] },
+        { roles: [role('Boss', [run], { renamedFrom: 'Lead' })], memberships: [member('Org Viewer')] },
+      ],
+      'where two roles change places in the tree': [
+        { roles: [role('A', [read]), role('B', [], { parent: 'A' })] },
+        { roles: [role('B', [run], { parent: null }), role('A', [read], { parent: 'B' })] },
+      ],
+    }
+    it.each(Object.entries(cases))('%s', async (_name, [before, files, options = {}]) => {
+      const { own, seen } = await planTwice(before, files, options)
+      expect(seen.changes.map(({ refused }) => refused)).not.toContain(null)
+      expect(seen.version).toBe(own.version)
+    })
+  })
+
+  describe('what stands in the way as something else is refused', () => {
+    it('is refused, and no fault of the files', async () => {
+      const files = { sites: [], memberships: [member('Org Viewer', { sites: null })] }
+      const before = {
+        sites: [{ org: 'bakery', name: 'Annex' }],
+        memberships: [member('Org Viewer', { sites: ['Annex'] })],
+      }
+      const { own, seen } = await planTwice(before, files, pruned, ['sites:write', 'sites:delete'])
+      expect(own.totals).toMatchObject({ update: 1, delete: 1, refused: 0 })
+      expect(seen.changes).toMatchObject([
+        { section: 'memberships', refused: expect.stringContaining('users:write') },
+        {
+          section: 'sites',
+          refused: 'Site is still used by 1 membership, unless what is refused is done first',
+        },
+      ])
+      expect(seen.version).toBe(own.version)
+    })
+
+    it('is so also for a role whose child they may not move', async () => {
+      const before = { roles: [role('Top', [read]), role('Below', [], { parent: 'Top' })] }
+      const files = { roles: [role('Below', [], { parent: 'Org Admin' })] }
+      const held = ['users:write', 'users:delete', 'users:invite']
+      const { own, seen } = await planTwice(before, files, pruned, held)
+      expect(own.totals).toMatchObject({ update: 1, delete: 1, refused: 0 })
+      expect(seen.totals).toMatchObject({ update: 1, delete: 1, refused: 2 })
+      expect(seen.version).toBe(own.version)
+    })
+  })
+})
