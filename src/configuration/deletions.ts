@@ -46,6 +46,8 @@ export class Deletions {
   /** Ids of what something refers to. */
   #referred: Set<string> | undefined
   readonly #ended: Section[] = []
+  /** Of what is refused, and would be deleted before its organization. */
+  readonly #undone: Section[] = []
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
@@ -66,6 +68,11 @@ export class Deletions {
   /** What ends with its organization, as nothing deletes it before: kept as a change, though nobody makes it. */
   get ended(): readonly Section[] {
     return this.#ended
+  }
+
+  /** The same, with what would be deleted before its organization, and is still in it. */
+  get goingWithOrganizations(): readonly Section[] {
+    return [...this.#ended, ...this.#undone]
   }
 
   /**
@@ -167,9 +174,11 @@ export class Deletions {
     for (const stored of rules.childrenFirst(kind, deleted)) {
       const now = this.#state.get(section, stored.id)
       if (!now || this.#early.has(now.id)) continue
+      const isInDeletedOrg = this.#isInDeletedOrg(now)
       // What still refers to it goes with the organization.
-      const onConflict = this.#isInDeletedOrg(now) ? () => this.#end(kind, now) : undefined
-      await this.#delete(kind, now, { excess, onConflict })
+      const onConflict = isInDeletedOrg ? () => this.#end(kind, now) : undefined
+      const isDone = await this.#delete(kind, now, { excess, onConflict })
+      if (isInDeletedOrg && !isDone && !this.#state.get(section, now.id)) this.#undone.push(section)
       await this.#timeSlice.yieldIfDue()
     }
   }
@@ -179,7 +188,7 @@ export class Deletions {
     kind: Kind,
     stored: StoredObject,
     on: { excess: string | undefined; onConflict?: (() => void) | undefined },
-  ): Promise<void> {
+  ): Promise<boolean> {
     const others = kind.section === 'organizations' ? await this.#owners.otherSetsIn(stored) : []
     if (others.length === 0) return this.#steps.delete(kind, stored, on)
     const names = others.map((name) => `"${name}"`).join(', ')
@@ -187,6 +196,7 @@ export class Deletions {
     // Its plan had no such fault.
     if (!this.#context.on.isRehearsal) throw rules.outdatedPlan([message])
     this.#found.fault('body.document.organizations', message)
+    return false
   }
 
   #end(kind: Kind, stored: StoredObject): void {

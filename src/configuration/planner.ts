@@ -138,7 +138,7 @@ export class Planner {
     }
     if (rolledBack) {
       conflicts.checkNoFaults(found)
-      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
+      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.goingWithOrganizations))
     } else rules.checkNoFaults(found, this.#found.refusals)
     const about = { fingerprint: cipher.fingerprint, yieldIfDue: this.#yieldIfDue }
     const version =
@@ -405,7 +405,6 @@ export class Planner {
       if (item.identity) this.#naming.restore(item.identity.id, stored.id)
       this.#naming.note(named, orgId, stored)
     }
-    if (this.#state.isUndone(stored)) return
     const { faults } = this.#found.mark()
     await this.#steps.update(kind, item, { stored, isNew, inTheWay, refused }, references)
     if (this.#found.faults.length > faults) return

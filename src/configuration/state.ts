@@ -124,6 +124,8 @@ export class State {
   /** Ids of what was refused to the caller; and of those among them that a plan could not make or change either. */
   readonly #refused = new Set<string>()
   readonly #undone = new Set<string>()
+  /** Ids of what these still refer to in the transaction, and would not if they were changed or deleted. */
+  readonly #stillReferred = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
   #characters = 0
@@ -204,11 +206,29 @@ export class State {
    */
   pretend(section: Section, values: Values, stored?: StoredObject): StoredObject | undefined {
     const id = stored?.id ?? `refused ${this.#undone.size}`
+    if (stored) this.#noteStillReferred(stored, Object.keys(values))
     this.#refused.add(id)
     this.#undone.add(id)
     if (!stored) this.#made.add(id)
-    const record = guarded(kinds[section], values, this.#on.cipher.fingerprint)
-    return this.#place(section, { ...stored?.record, ...record, id })
+    const record = guarded(kinds[section], { ...values, id }, this.#on.cipher.fingerprint)
+    return this.#place(section, stored ? { ...stored.record, ...record } : this.#withParts(section, record))
+  }
+
+  /** The same of what could not be deleted. */
+  pretendRemoved(stored: StoredObject): void {
+    this.#noteStillReferred(stored)
+    this.remove(stored.section, stored.id)
+  }
+
+  #noteStillReferred({ section, record }: StoredObject, changed?: readonly string[]): void {
+    for (const { field, refersTo } of kinds[section].fields)
+      if (refersTo !== undefined && (changed?.includes(field) ?? true))
+        for (const id of [record[field] ?? []].flat()) this.#stillReferred.add(String(id))
+  }
+
+  /** Whether something refers to an object because its change or deletion was refused. */
+  isStillReferred({ id }: StoredObject): boolean {
+    return this.#stillReferred.has(id)
   }
 
   /** Whether it was refused to the caller to make an object, or to change it. */
@@ -221,7 +241,7 @@ export class State {
     return this.#undone.has(id)
   }
 
-  #withParts(section: Section, record: Values, stored: StoredObject | undefined): Values {
+  #withParts(section: Section, record: Values, stored?: StoredObject): Values {
     const parts = this.#parts.get(section) ?? []
     const values = parts.map(({ field, unchanged }) => [
       field,

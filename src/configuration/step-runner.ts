@@ -136,8 +136,9 @@ export class StepRunner {
     } catch (error) {
       if (!(error instanceof Problem)) throw error
       const isConflict = rules.isConflict(error)
+      const isStillReferred = stored !== undefined && this.#state.isStillReferred(stored)
       // Whoever plans: what goes with its organization is no change.
-      if (onConflict && (isConflict || error.code === 'invalid_request')) {
+      if (onConflict && !isStillReferred && (isConflict || error.code === 'invalid_request')) {
         onConflict()
         return undefined
       }

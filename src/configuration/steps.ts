@@ -63,13 +63,19 @@ export class Steps {
       null,
       rules.hiddenValues(kind, onlyOf(item.values, made), item.omitted),
     )
+    const organization = orgId === null ? undefined : this.#state.get('organizations', orgId)
     let reply: Values | undefined
     const done = await this.#runner.run(
       kind.create,
       async (call) => {
         reply = await call({ body })
       },
-      { path: item.path, kind, inTheWay, dependency: this.#refusedDependency(kind, references, made, orgId) },
+      {
+        path: item.path,
+        kind,
+        inTheWay,
+        dependency: this.#refusedDependency(kind, references, made, organization),
+      },
     )
     const line = { section: kind.section, orgId, key: item.key, id: null }
     if (done)
@@ -82,7 +88,7 @@ export class Steps {
         isDone: done.isDone,
       })
     if (!reply) {
-      if (done && done.refused !== null) return this.#pretend(kind, body, { inTheWay })
+      if (done && done.refused !== null) return this.#pretend(kind, { ...kind.asMade, ...body }, { inTheWay })
       this.#found.markItemFailed(kind, item)
       return undefined
     }
@@ -117,6 +123,9 @@ export class Steps {
       if (rules.isElsewhere(id, stored.record[field])) changed[name] = item.values[name]
       else delete changed[name]
     }
+    // How its endpoint would have kept what the file says is not known; what only a change sets is.
+    if (isNew && this.#state.isUndone(stored))
+      for (const { name, isMade } of kind.fields) if (isMade) delete changed[name]
     const names = Object.keys(changed)
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
     const fixedReason = kind.unmade
@@ -213,7 +222,7 @@ export class Steps {
         stored,
         inTheWay,
         alreadyRefused: about.refused,
-        dependency: this.#refusedDependency(kind, references, asked),
+        dependency: this.#refusedDependency(kind, references, asked, isNew ? stored : undefined),
         endings: endingsOfChange(kind.section, asked, isNew),
       },
     )
@@ -280,20 +289,19 @@ export class Steps {
     return this.#state.pretend(section, values, stored)
   }
 
-  /** What a change needs and was refused to the caller: its organization, or what it names. undefined: nothing. */
+  /** What a change needs and was refused to the caller: `base`, or what it names. undefined: nothing. */
   #refusedDependency(
     { fields }: Kind,
     references: References,
     names: readonly string[],
-    orgId: string | null = null,
+    base: StoredObject | undefined,
   ): Dependency | undefined {
     const named = fields.flatMap(({ name, refersTo }) =>
       refersTo !== undefined && names.includes(name)
         ? [references.get(name) ?? []].flat().map((id) => this.#state.get(refersTo, id))
         : [],
     )
-    const organization = orgId === null ? undefined : this.#state.get('organizations', orgId)
-    const needed = [organization, ...named].filter((one) => one !== undefined)
+    const needed = [base, ...named].filter((one) => one !== undefined)
     const refused = needed.find((one) => this.#state.isRefused(one))
     if (!refused) return undefined
     return {
@@ -310,12 +318,12 @@ export class Steps {
         if (key.orgId === id) this.#state.remove(keys, key.id)
   }
 
-  /** `onConflict`: what is done where something stands in the way, instead of a fault. */
+  /** Returns whether it was done. `onConflict`: what is done where something stands in the way, instead of a fault. */
   async delete(
     kind: Kind,
     stored: StoredObject,
     { excess, onConflict }: { excess: string | undefined; onConflict?: (() => void) | undefined },
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { remove } = kind
     if (!remove) throw new Error(`files delete no ${kind.section}`)
     const path = `body.document.${kind.section}`
@@ -339,7 +347,7 @@ export class Steps {
         isDeletion: true,
       },
     )
-    if (!done) return
+    if (!done) return false
     const { refused, ended, isDone } = done
     this.#found.change(rules.shownAs(kind, stored), {
       action: 'delete',
@@ -349,14 +357,16 @@ export class Steps {
       refused: excess ?? refused,
       isDone,
     })
-    if (isDone || refused !== null) this.#state.remove(kind.section, stored.id)
-    if (refused !== null) return
+    if (isDone) this.#state.remove(kind.section, stored.id)
+    else if (refused !== null) this.#state.pretendRemoved(stored)
+    if (refused !== null) return isDone
     this.#found.addApplied(stored, {
       action: 'delete',
       before: this.#state.whole(kind, stored),
       after: null,
       ends: lostOf(ended),
     })
+    return isDone
   }
 }
 

@@ -3,11 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { ChainEntry } from '../../src/audit/chain.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
+import type { Plan } from '../../src/configuration/contract.ts'
+import { permissions } from '../../src/core/permissions.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { depth } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import '../random.ts'
-import { buildWorld, newToken } from '../world.ts'
+import { addPartnerUser, addRole, buildWorld, newToken } from '../world.ts'
 
 type Values = Record<string, unknown>
 type Document = Record<string, Values[]>
@@ -326,31 +328,56 @@ const without = (
   return { ...document, webhooks: kept('webhooks'), ssoProviders: kept('ssoProviders') }
 }
 
+/** Everybody reads everything; what people may do besides who plan next to whoever may apply it. */
+const lesser = { reader: [], people: ['sites', 'users'], tenants: ['organizations', 'scripts', 'devices'] }
+
+/** What a plan would change, whoever planned it. */
+const wouldChange = ({ version, changes }: Pick<Plan, 'version' | 'changes'>) => ({
+  version,
+  changes: changes.map(({ refused, ends, warning, ...change }) => JSON.stringify(change)).sort(),
+})
+
 onEveryDatabase((kind, open) => {
   let service: TestService
   let token: string
+  const planners: string[] = []
   beforeAll(async () => {
     service = await startService(open)
-    token = (await buildWorld(service)).tokens.acme
+    const { tokens, partners } = await buildWorld(service)
+    token = tokens.acme
+    for (const [name, resources] of Object.entries(lesser)) {
+      const held = permissions.filter((one) =>
+        ['read', ...resources].some((part) => one.split(':').includes(part)),
+      )
+      const role = await addRole(service, { partnerId: partners.acme }, name, held)
+      planners.push(await addPartnerUser(service, name, partners.acme, 'all', role))
+    }
   })
   afterAll(async () => service.close())
 
   describe('files, each after any other', () => {
     const options = { set: 'random', prune: true, pruneLimit: 1000 }
 
-    it('do what their plan says and what the audit log says, and then nothing, also after they are taken back', {
+    it('do what their plan says, whoever plans, and what the audit log says, and then nothing, also after they are taken back', {
       timeout: 7_200_000,
     }, async () => {
       let client = service.client(token)
       const ours = { document: { partners: [{ slug: 'acme' }] }, set: 'random', adopt: true }
       const { version } = await client.call(api.configuration.plan, { body: ours })
       await client.call(api.configuration.apply, { body: { ...ours, version } })
+      const plannersNow = () =>
+        Promise.all(planners.map(async (planner) => service.client(await newToken(planner))))
       const plan = (files: Document, adopt = false) =>
         client.call(api.configuration.plan, { body: { ...options, adopt, document: files } })
       const rollBack = async (id: string) => {
         const params = { id }
         const pruning = { prune: true, pruneLimit: 1000 }
-        const { version } = await client.call(api.configurationApplies.plan, { params, body: pruning })
+        const planned = await client.call(api.configurationApplies.plan, { params, body: pruning })
+        for (const planner of await plannersNow()) {
+          const seen = await planner.call(api.configurationApplies.plan, { params, body: pruning })
+          expect(wouldChange(seen)).toEqual(wouldChange(planned))
+        }
+        const { version } = planned
         return client.call(api.configurationApplies.rollback, { params, body: { ...pruning, version } })
       }
       const property = fc.asyncProperty(document, async (files) => {
@@ -358,6 +385,12 @@ onEveryDatabase((kind, open) => {
         client = service.client(await newToken(token))
         const before = await client.call(api.configuration.export)
         const planned = await plan(files)
+        for (const planner of await plannersNow()) {
+          const seen = await planner.call(api.configuration.plan, {
+            body: { ...options, document: files },
+          })
+          expect(wouldChange(seen)).toEqual(wouldChange(planned))
+        }
         expect(await client.call(api.configuration.export)).toEqual(before)
         const body = { ...options, document: files, version: planned.version }
         const done = await client.call(api.configuration.apply, { body })
@@ -389,7 +422,10 @@ onEveryDatabase((kind, open) => {
         const lost = [...back.lost, ...forth.lost]
         expect(without(again.document, lost)).toEqual(without(exported.document, lost))
       })
-      await fc.assert(property, { numRuns: depth(kind === 'sqlite' ? 20 : 5, 5000), endOnFailure: true })
+      await fc.assert(property, {
+        numRuns: depth(kind === 'sqlite' ? 20 : 5, 5000),
+        endOnFailure: true,
+      })
     })
   })
 })

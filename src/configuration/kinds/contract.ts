@@ -13,7 +13,7 @@ import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
-import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
+import { defaultRetryPolicy, webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
@@ -110,6 +110,8 @@ export type KindEntries = {
   recorded?: Readonly<Record<string, string>>
   /** Fields for what is made, which are let be afterwards. */
   initial?: readonly string[]
+  /** What is made has these values of fields that only a change sets. */
+  asMade?: Readonly<Record<string, unknown>>
   /** Fields that hold secrets which their schema does not mark. */
   guarded?: Readonly<Record<string, Guard>>
   /**
@@ -172,6 +174,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
         shownBy: auditRetention.show,
       },
     ],
+    asMade: { billingContact: null },
     omitted: { ssoConfig: 'it may hold secrets: identity providers are set up with svc sso' },
   },
   sites: {
@@ -281,6 +284,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
       url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
     },
     bound: { field: 'headers', to: 'url', none: [], isElsewhere: leadsElsewhere },
+    asMade: { status: 'active', retryPolicy: defaultRetryPolicy },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
     placeholders: {
@@ -323,6 +327,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
         isFirst: (status) => status !== 'active',
       },
     ],
+    asMade: { status: 'inactive' },
     called: { defaultRoleId: 'defaultRole' },
     decides: true,
     bound: { field: 'clientSecret', to: 'tokenUrl', none: null, isElsewhere: leadsElsewhere },
