@@ -1,3 +1,4 @@
+import { refusalOf } from './access.ts'
 import type { Adoption } from './adoption.ts'
 import { type Kind, kinds, type Section, sections } from './contract.ts'
 import type { Findings } from './findings.ts'
@@ -46,8 +47,6 @@ export class Deletions {
   /** Ids of what something refers to. */
   #referred: Set<string> | undefined
   readonly #ended: Section[] = []
-  /** Of what is refused, and would be deleted before its organization. */
-  readonly #undone: Section[] = []
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
@@ -68,11 +67,6 @@ export class Deletions {
   /** What ends with its organization, as nothing deletes it before: kept as a change, though nobody makes it. */
   get ended(): readonly Section[] {
     return this.#ended
-  }
-
-  /** The same, with what would be deleted before its organization, and is still in it. */
-  get goingWithOrganizations(): readonly Section[] {
-    return [...this.#ended, ...this.#undone]
   }
 
   /**
@@ -174,11 +168,9 @@ export class Deletions {
     for (const stored of rules.childrenFirst(kind, deleted)) {
       const now = this.#state.get(section, stored.id)
       if (!now || this.#early.has(now.id)) continue
-      const isInDeletedOrg = this.#isInDeletedOrg(now)
       // What still refers to it goes with the organization.
-      const onConflict = isInDeletedOrg ? () => this.#end(kind, now) : undefined
-      const isDone = await this.#delete(kind, now, { excess, onConflict })
-      if (isInDeletedOrg && !isDone && !this.#state.get(section, now.id)) this.#undone.push(section)
+      const onConflict = this.#isInDeletedOrg(now) ? () => this.#end(kind, now) : undefined
+      await this.#delete(kind, now, { excess, onConflict })
       await this.#timeSlice.yieldIfDue()
     }
   }
@@ -188,15 +180,17 @@ export class Deletions {
     kind: Kind,
     stored: StoredObject,
     on: { excess: string | undefined; onConflict?: (() => void) | undefined },
-  ): Promise<boolean> {
+  ): Promise<void> {
     const others = kind.section === 'organizations' ? await this.#owners.otherSetsIn(stored) : []
-    if (others.length === 0) return this.#steps.delete(kind, stored, on)
+    const { calls } = this.#context
+    // Whoever may not delete it is not told whose objects are in it.
+    const isRefused = kind.remove && refusalOf(calls, kind.remove, this.#context.on.admitted) !== undefined
+    if (others.length === 0 || isRefused) return this.#steps.delete(kind, stored, on)
     const names = others.map((name) => `"${name}"`).join(', ')
     const message = `cannot delete "${stored.key}": other sets have objects in it (${names}): prune these first`
     // Its plan had no such fault.
     if (!this.#context.on.isRehearsal) throw rules.outdatedPlan([message])
     this.#found.fault('body.document.organizations', message)
-    return false
   }
 
   #end(kind: Kind, stored: StoredObject): void {

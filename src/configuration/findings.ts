@@ -188,11 +188,6 @@ export class Findings {
     return { faults: this.#faults.length, changes: this.#changes.length, ends: this.#ends.length }
   }
 
-  /** Whether a change was refused and not made in the transaction either. */
-  get hasUndone(): boolean {
-    return this.#untried.size > 0
-  }
-
   /** How many changes were made in the transaction, by whoever may make them or not. */
   get done(): number {
     return this.#changes.length - this.#untried.size

@@ -138,7 +138,7 @@ export class Planner {
     }
     if (rolledBack) {
       conflicts.checkNoFaults(found)
-      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.goingWithOrganizations))
+      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
     } else rules.checkNoFaults(found, this.#found.refusals)
     const about = { fingerprint: cipher.fingerprint, yieldIfDue: this.#yieldIfDue }
     const version =

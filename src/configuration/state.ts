@@ -124,7 +124,8 @@ export class State {
   /** Ids of what was refused to the caller; and of those among them that a plan could not make or change either. */
   readonly #refused = new Set<string>()
   readonly #undone = new Set<string>()
-  /** Ids of what these still refer to in the transaction, and would not if they were changed or deleted. */
+  /** Ids of what refused changes and deletions let go; and of what is still referred to, as these are undone. */
+  readonly #letGo = new Set<string>()
   readonly #stillReferred = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
@@ -206,7 +207,6 @@ export class State {
    */
   pretend(section: Section, values: Values, stored?: StoredObject): StoredObject | undefined {
     const id = stored?.id ?? `refused ${this.#undone.size}`
-    if (stored) this.#noteStillReferred(stored, Object.keys(values))
     this.#refused.add(id)
     this.#undone.add(id)
     if (!stored) this.#made.add(id)
@@ -214,19 +214,26 @@ export class State {
     return this.#place(section, stored ? { ...stored.record, ...record } : this.#withParts(section, record))
   }
 
-  /** The same of what could not be deleted. */
-  pretendRemoved(stored: StoredObject): void {
-    this.#noteStillReferred(stored)
-    this.remove(stored.section, stored.id)
+  /** What an object refers to, and would not with a change of some fields, or its deletion, that is refused. */
+  noteLetGo(
+    { section, record }: StoredObject,
+    { changed, isDone }: { changed?: readonly string[]; isDone: boolean },
+  ): void {
+    for (const { name, field, refersTo } of kinds[section].fields) {
+      if (refersTo === undefined || (changed && !changed.includes(name))) continue
+      for (const id of [record[field] ?? []].flat().map(String)) {
+        this.#letGo.add(id)
+        if (!isDone) this.#stillReferred.add(id)
+      }
+    }
   }
 
-  #noteStillReferred({ section, record }: StoredObject, changed?: readonly string[]): void {
-    for (const { field, refersTo } of kinds[section].fields)
-      if (refersTo !== undefined && (changed?.includes(field) ?? true))
-        for (const id of [record[field] ?? []].flat()) this.#stillReferred.add(String(id))
+  /** Whether a refused change or deletion is to let an object go. */
+  isLetGo({ id }: StoredObject): boolean {
+    return this.#letGo.has(id)
   }
 
-  /** Whether something refers to an object because its change or deletion was refused. */
+  /** The same where it was not made in the transaction either. */
   isStillReferred({ id }: StoredObject): boolean {
     return this.#stillReferred.has(id)
   }
@@ -303,6 +310,17 @@ export class State {
 
   get(section: Section, id: string): StoredObject | undefined {
     return this.#sections.get(section)?.get(id)
+  }
+
+  /** An object, and those above it in the tree of its section. */
+  withAbove(section: Section, id: string): StoredObject[] {
+    const found: StoredObject[] = []
+    const above = kinds[section].fields.find(({ refersTo }) => refersTo === section)
+    for (let next = this.get(section, id); next && !found.includes(next); ) {
+      found.push(next)
+      next = above && this.get(section, String(next.record[above.field]))
+    }
+    return found
   }
 
   /** Those of this name: more than one where nothing keeps names apart. */

@@ -1,6 +1,7 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { Problem, refusalText } from '../core/errors.ts'
+import { permissions } from '../core/permissions.ts'
 import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
@@ -100,7 +101,7 @@ export class StepRunner {
   ): Promise<Done | undefined> {
     if (this.#found.changes.length > maxChanges) return { refused: null, ended: [], isDone: false }
     // A plan says what would be, whoever asks: its transaction is rolled back.
-    const refused =
+    let refused =
       alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? dependency?.why ?? null
     const watch = new EndingWatch(endings, { isDeletion })
     const because = (why: string | null, isDone = false) => {
@@ -114,6 +115,18 @@ export class StepRunner {
       if (stored && endings.length > 0)
         await this.#beginToWatch(watch, kind, stored, isDeletion || refused === null)
     }
+    const attempt = async (on: CallContext) => {
+      const made = async () => {
+        await begin()
+        await step((input) => this.call(entry, input, on))
+        await watch.end()
+      }
+      const isUnique = kind.section === 'organizations'
+      await inNestedTransaction(this.#tx, () =>
+        isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
+      )
+      if (inTheWay) this.#state.setAside(inTheWay)
+    }
     try {
       // What a membership needs is locked until the plan ends: accounts and tenants that others use.
       const isThere = dependency?.isThere ?? true
@@ -122,23 +135,20 @@ export class StepRunner {
         await begin()
         return because(refused)
       }
-      const made = async () => {
-        await begin()
-        await step((input) => this.call(entry, input))
-        await watch.end()
+      try {
+        await attempt(this.#on)
+      } catch (error) {
+        if (!this.#on.isRehearsal || !(error instanceof Problem) || !rules.isRefusal(error)) throw error
+        refused ??= refusalText(error.message, error.extras.details)
+        await attempt(asIfAllowed(this.#on))
       }
-      const isUnique = kind.section === 'organizations'
-      await inNestedTransaction(this.#tx, () =>
-        isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
-      )
-      if (inTheWay) this.#state.setAside(inTheWay)
       return because(refused, true)
     } catch (error) {
       if (!(error instanceof Problem)) throw error
-      const isConflict = rules.isConflict(error)
+      const isInTheWay = rules.isConflict(error) || error.code === 'invalid_request'
       const isStillReferred = stored !== undefined && this.#state.isStillReferred(stored)
       // Whoever plans: what goes with its organization is no change.
-      if (onConflict && !isStillReferred && (isConflict || error.code === 'invalid_request')) {
+      if (onConflict && !isStillReferred && isInTheWay) {
         onConflict()
         return undefined
       }
@@ -147,19 +157,16 @@ export class StepRunner {
       if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
-      // What is refused and was not done may be what stands in the way: files are not at fault for that.
-      if (isConflict && this.#found.hasUndone)
-        return because(`${error.message}, unless what is refused is done first`)
       for (const fault of rules.faultsOf(error, kind, path))
         this.#found.fault(fault.path, `${prefix}${fault.message}`)
       return undefined
     }
   }
 
-  call(entry: Endpoint, { params, ...asked }: RawInput): Promise<Values> {
+  call(entry: Endpoint, { params, ...asked }: RawInput, on: CallContext = this.#on): Promise<Values> {
     // That of the caller's own partner has no id in its path.
     const input = entry.params ? { ...asked, params } : asked
-    return this.#context.calls.call(this.#tx, this.#on, entry, input)
+    return this.#context.calls.call(this.#tx, on, entry, input)
   }
 
   updateOf(kind: Kind): Endpoint {
@@ -219,3 +226,18 @@ export class StepRunner {
     }
   }
 }
+
+const everything: ReadonlySet<string> = new Set([...permissions, '*:*'])
+
+/** What an endpoint refuses because of what its caller may do, a plan does all the same: what comes after it builds on that. */
+const asIfAllowed = (on: CallContext): CallContext =>
+  'permissions' in on.caller
+    ? {
+        ...on,
+        caller: {
+          ...on.caller,
+          permissions: everything,
+          ...('grantable' in on.caller && { grantable: everything }),
+        },
+      }
+    : on

@@ -222,7 +222,12 @@ export class Steps {
         stored,
         inTheWay,
         alreadyRefused: about.refused,
-        dependency: this.#refusedDependency(kind, references, asked, isNew ? stored : undefined),
+        dependency: this.#refusedDependency(
+          kind,
+          references,
+          asked,
+          this.#state.isUndone(stored) ? stored : undefined,
+        ),
         endings: endingsOfChange(kind.section, asked, isNew),
       },
     )
@@ -257,6 +262,7 @@ export class Steps {
         isDone,
       },
     )
+    if (refused !== null) this.#state.noteLetGo(stored, { changed: asked, isDone })
     if (refused !== null && isDone && isRenamed && kind.section === 'organizations')
       this.#state.noteRefused(stored)
     if (refused !== null && !isDone) {
@@ -298,7 +304,7 @@ export class Steps {
   ): Dependency | undefined {
     const named = fields.flatMap(({ name, refersTo }) =>
       refersTo !== undefined && names.includes(name)
-        ? [references.get(name) ?? []].flat().map((id) => this.#state.get(refersTo, id))
+        ? [references.get(name) ?? []].flat().flatMap((id) => this.#state.withAbove(refersTo, id))
         : [],
     )
     const needed = [base, ...named].filter((one) => one !== undefined)
@@ -318,12 +324,12 @@ export class Steps {
         if (key.orgId === id) this.#state.remove(keys, key.id)
   }
 
-  /** Returns whether it was done. `onConflict`: what is done where something stands in the way, instead of a fault. */
+  /** `onConflict`: what is done where something stands in the way, instead of a fault. */
   async delete(
     kind: Kind,
     stored: StoredObject,
     { excess, onConflict }: { excess: string | undefined; onConflict?: (() => void) | undefined },
-  ): Promise<boolean> {
+  ): Promise<void> {
     const { remove } = kind
     if (!remove) throw new Error(`files delete no ${kind.section}`)
     const path = `body.document.${kind.section}`
@@ -342,12 +348,15 @@ export class Steps {
         kind,
         stored,
         onConflict,
+        dependency: this.#state.isLetGo(stored)
+          ? { why: 'what refers to it is to be changed or deleted first, which is refused', isThere: true }
+          : undefined,
         prefix: `cannot delete "${stored.key}": `,
         endings: endingsOfDeletion(kind.section),
         isDeletion: true,
       },
     )
-    if (!done) return false
+    if (!done) return
     const { refused, ended, isDone } = done
     this.#found.change(rules.shownAs(kind, stored), {
       action: 'delete',
@@ -357,16 +366,15 @@ export class Steps {
       refused: excess ?? refused,
       isDone,
     })
-    if (isDone) this.#state.remove(kind.section, stored.id)
-    else if (refused !== null) this.#state.pretendRemoved(stored)
-    if (refused !== null) return isDone
+    if (refused !== null) this.#state.noteLetGo(stored, { isDone })
+    if (isDone || refused !== null) this.#state.remove(kind.section, stored.id)
+    if (refused !== null) return
     this.#found.addApplied(stored, {
       action: 'delete',
       before: this.#state.whole(kind, stored),
       after: null,
       ends: lostOf(ended),
     })
-    return isDone
   }
 }
 

@@ -106,13 +106,27 @@ onEveryDatabase((_, open) => {
       const planner = by(await addPartnerUser(service, 'planner', partner.partnerId, 'all', role))
       const linesOf = async (org: string) => {
         const organizations = [{ name: 'Florist', slug: org }]
-        const { changes } = await planner.plan({ organizations, sites: [{ org, name: 'Annex' }] })
+        const webhook = {
+          org,
+          name: 'Hook',
+          url: 'https://hooks.example.com',
+          secret: null,
+          events: ['device.enrolled'],
+        }
+        const { changes } = await planner.plan({
+          organizations,
+          sites: [{ org, name: 'Annex' }],
+          webhooks: [{ ...webhook, status: 'paused', retryPolicy: { maxRetries: 1 } }],
+        })
         return changes.map(({ section, name, refused }) => `${section} ${name}: ${refused}`)
       }
       const free = await linesOf('florist')
       expect(free).toEqual([
         expect.stringMatching(/^organizations florist: /),
         expect.stringMatching(/^sites Annex: /),
+        expect.stringMatching(/^webhooks Hook: /),
+        expect.stringMatching(/^webhooks Hook: /),
+        expect.stringMatching(/^webhooks Hook: /),
       ])
       const taken = await linesOf('harbor')
       expect(taken.map((line) => line.replaceAll('harbor', 'florist'))).toEqual(free)

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { onEveryDatabase } from '../databases.ts'
+import { endpointsOf, issuer, oidc } from '../sso/provider-fixture.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
@@ -14,7 +15,11 @@ onEveryDatabase((_, open) => {
     await acme.apply(before)
     const role = await addRole(service, { partnerId: world.partners.acme }, 'Reader', [...reads, ...more])
     const reader = by(await addPartnerUser(service, 'reader', world.partners.acme, 'all', role))
-    return { own: await acme.plan(files, options), seen: await reader.plan(files, options) }
+    const own = await acme.plan(files, options)
+    const seen = await reader.plan(files, options)
+    // An apply is refused as a whole, and says why.
+    await expect(reader.apply(files, options, own.version)).rejects.toMatchObject({ status: 403 })
+    return { own, seen }
   }
   const role = (name: string, permissions: string[], more: object = {}) => ({
     org: 'bakery',
@@ -40,7 +45,9 @@ onEveryDatabase((_, open) => {
 
   describe('the plan of somebody who may not do all of it has the version of whoever may', () => {
     const org = 'florist'
-    const cases: Record<string, [before: Document, files: Document, options?: object]> = {
+    const provider = { org: 'bakery', name: 'Login', type: 'oidc' }
+    const complete = { ...provider, ...oidc, name: 'Login', ...endpointsOf(issuer) }
+    const cases: Record<string, [before: Document, files: Document, options?: object, more?: string[]]> = {
       'where an organization goes with a site, a role and a member who has both': [
         {
           organizations: [florist],
@@ -65,13 +72,47 @@ onEveryDatabase((_, open) => {
         { roles: [role('Lead', [run])], memberships: [member('Lead')] },
         { roles: [role('Boss', [run], { renamedFrom: 'Lead' })], memberships: [member('Org Viewer')] },
       ],
+      'where an organization goes with a role that its child and a member have': [
+        {
+          organizations: [florist],
+          roles: [role('Night', [run], { org }), role('Below', [], { org, parent: 'Night' })],
+          memberships: [member('Night', { org })],
+        },
+        { organizations: [], roles: [], memberships: [] },
+        pruned,
+        ['users:write', 'users:delete'],
+      ],
+      'where a provider is completed with a role that they do not reach, and is active then': [
+        { roles: [role('Strong', [run])], ssoProviders: [provider] },
+        { ssoProviders: [{ ...complete, status: 'active', defaultRole: 'Strong' }] },
+        {},
+        ['organizations:write'],
+      ],
+      'where the preset of a provider decides more than the files say': [
+        { roles: [role('Strong', [run])], ssoProviders: [provider] },
+        { ssoProviders: [{ ...provider, preset: 'okta', defaultRole: 'Strong' }] },
+        {},
+        ['organizations:write'],
+      ],
+      'where a role is put below one whose parent they may not change': [
+        { roles: [role('A', [read]), role('B', [], { parent: 'A' }), role('C', [], { parent: 'B' })] },
+        {
+          roles: [
+            role('A', [read], { parent: 'C' }),
+            role('B', [run], { parent: null }),
+            role('C', [], { parent: 'B' }),
+          ],
+        },
+        {},
+        ['users:write', 'users:delete'],
+      ],
       'where two roles change places in the tree': [
         { roles: [role('A', [read]), role('B', [], { parent: 'A' })] },
         { roles: [role('B', [run], { parent: null }), role('A', [read], { parent: 'B' })] },
       ],
     }
-    it.each(Object.entries(cases))('%s', async (_name, [before, files, options = {}]) => {
-      const { own, seen } = await planTwice(before, files, options)
+    it.each(Object.entries(cases))('%s', async (_name, [before, files, options, more]) => {
+      const { own, seen } = await planTwice(before, files, options, more)
       expect(seen.changes.map(({ refused }) => refused)).not.toContain(null)
       expect(seen.version).toBe(own.version)
     })
@@ -90,7 +131,7 @@ onEveryDatabase((_, open) => {
         { section: 'memberships', refused: expect.stringContaining('users:write') },
         {
           section: 'sites',
-          refused: 'Site is still used by 1 membership, unless what is refused is done first',
+          refused: 'what refers to it is to be changed or deleted first, which is refused',
         },
       ])
       expect(seen.version).toBe(own.version)
@@ -104,6 +145,36 @@ onEveryDatabase((_, open) => {
       expect(own.totals).toMatchObject({ update: 1, delete: 1, refused: 0 })
       expect(seen.totals).toMatchObject({ update: 1, delete: 1, refused: 2 })
       expect(seen.version).toBe(own.version)
+    })
+
+    it('is a fault where nothing refused has to do with it', async () => {
+      const { service, world, acme, by } = await startWithHistory(open)
+      await acme.apply({ sites: [{ org: 'bakery', name: 'Annex' }] })
+      await acme.apply({ memberships: [member('Org Viewer', { sites: ['Annex'] })] }, { set: 'people' })
+      const held = [...reads, 'sites:write', 'sites:delete']
+      const roleId = await addRole(service, { partnerId: world.partners.acme }, 'Reader', held)
+      const reader = by(await addPartnerUser(service, 'reader', world.partners.acme, 'all', roleId))
+      const files = { sites: [], roles: [role('Strong', [run])] }
+      const fault = {
+        path: 'body.document.sites',
+        message: 'cannot delete "Annex": Site is still used by 1 membership',
+      }
+      await expect(acme.plan(files, pruned)).rejects.toMatchObject({ details: [fault] })
+      await expect(reader.plan(files, pruned)).rejects.toMatchObject({
+        details: expect.arrayContaining([fault]),
+      })
+    })
+
+    it('is not told by the sets that have it, to whoever may not delete it', async () => {
+      const { service, world, acme, by } = await startWithHistory(open)
+      await acme.apply({ organizations: [florist] })
+      await acme.apply({ sites: [{ org: 'florist', name: 'Annex' }] }, { set: 'secret' })
+      const held = ['config:read', 'organizations:read']
+      const roleId = await addRole(service, { partnerId: world.partners.acme }, 'Reader', held)
+      const reader = by(await addPartnerUser(service, 'reader', world.partners.acme, 'all', roleId))
+      const { changes } = await reader.plan({ organizations: [] }, pruned)
+      expect(changes).toMatchObject([{ action: 'delete', name: 'florist', ends: null }])
+      expect(JSON.stringify(changes)).not.toContain('secret')
     })
   })
 })
