@@ -7,7 +7,6 @@ import type { PlanContext } from './plan-context.ts'
 import type { StoredObject } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
-import type { StepRunner } from './step-runner.ts'
 import type { Steps } from './steps.ts'
 import type { TimeSlice } from './time-slice.ts'
 
@@ -16,7 +15,6 @@ type DeletionDependencies = {
   owners: Owners
   found: Findings
   adoption: Adoption
-  runner: StepRunner
   steps: Steps
   timeSlice: TimeSlice
 }
@@ -38,7 +36,6 @@ export class Deletions {
   readonly #owners: Owners
   readonly #found: Findings
   readonly #adoption: Adoption
-  readonly #runner: StepRunner
   readonly #steps: Steps
   readonly #timeSlice: TimeSlice
   readonly #pruneCandidates = new Map<Section, PruneCandidates>()
@@ -52,14 +49,13 @@ export class Deletions {
 
   constructor(
     context: PlanContext,
-    { state, owners, found, adoption, runner, steps, timeSlice }: DeletionDependencies,
+    { state, owners, found, adoption, steps, timeSlice }: DeletionDependencies,
   ) {
     this.#context = context
     this.#state = state
     this.#owners = owners
     this.#found = found
     this.#adoption = adoption
-    this.#runner = runner
     this.#steps = steps
     this.#timeSlice = timeSlice
   }
@@ -139,17 +135,6 @@ export class Deletions {
     return leaving
   }
 
-  /** Before the first section. */
-  async begin(): Promise<void> {
-    if (!this.#context.request.prune) return
-    const kind = kinds.organizations
-    for (const stored of this.#pruneCandidatesOf(kind).deleted) {
-      if (this.#early.has(stored.id)) continue
-      await this.#runner.countEndings(kind, stored)
-      await this.#timeSlice.yieldIfDue()
-    }
-  }
-
   async make(kind: Kind): Promise<void> {
     const { section } = kind
     const { request, on } = this.#context
@@ -181,16 +166,20 @@ export class Deletions {
     stored: StoredObject,
     on: { excess: string | undefined; onConflict?: (() => void) | undefined },
   ): Promise<void> {
-    const others = kind.section === 'organizations' ? await this.#owners.otherSetsIn(stored) : []
-    const { calls } = this.#context
-    // Whoever may not delete it is not told whose objects are in it.
-    const isRefused = kind.remove && refusalOf(calls, kind.remove, this.#context.on.admitted) !== undefined
-    if (others.length === 0 || isRefused) return this.#steps.delete(kind, stored, on)
+    const others = await this.#othersIn(kind, stored)
+    if (others.length === 0) return this.#steps.delete(kind, stored, on)
     const names = others.map((name) => `"${name}"`).join(', ')
     const message = `cannot delete "${stored.key}": other sets have objects in it (${names}): prune these first`
     // Its plan had no such fault.
     if (!this.#context.on.isRehearsal) throw rules.outdatedPlan([message])
     this.#found.fault('body.document.organizations', message)
+  }
+
+  /** Other sets that have objects in an organization. Whoever may not delete it is not told. */
+  async #othersIn({ section, remove }: Kind, stored: StoredObject): Promise<readonly string[]> {
+    if (section !== 'organizations') return []
+    const { calls, on } = this.#context
+    return refusalOf(calls, remove!, on.admitted) === undefined ? this.#owners.otherSetsIn(stored) : []
   }
 
   #end(kind: Kind, stored: StoredObject): void {

@@ -36,11 +36,6 @@ type On = {
 /** What is known before a change; `ended`: what has ended once it is done. */
 type Begun = {
   ended(): Promise<Counts>
-  /**
-   * What the version of a plan has in place of that: what is refused is not done and ends nothing, and the plan has the version
-   * of whoever may do it.
-   */
-  mark?: Counts
   /** What has ended once the last step of the plan is done, where that says more than this step. */
   endedByPlan?(): Counts
 }
@@ -63,14 +58,13 @@ export type Ending = {
   isRestored?: true
 }
 
-/** Counted before and after. With a deletion ends all that there was, and so it may with a change that `mayEndAll`. */
+/** Counted before and after. With a deletion ends all that there was. */
 const counted =
-  (count: (on: On, stored: StoredObject) => Promise<Counts>, { mayEndAll = false } = {}): Ending['begin'] =>
+  (count: (on: On, stored: StoredObject) => Promise<Counts>): Ending['begin'] =>
   async (on, stored, isDeletion) => {
     const before = await count(on, stored)
     return {
       ended: async () => (isDeletion ? before : (endedBetween(before, await count(on, stored)) ?? {})),
-      ...((isDeletion || mayEndAll) && { mark: before }),
     }
   }
 
@@ -84,10 +78,9 @@ const keysOf =
     return {
       async ended() {
         await keys.end()
+        // The version has what the keys could do before.
         return {}
       },
-      // The version has what the keys could do before.
-      mark: {},
       endedByPlan(): Counts {
         if (keys.count === 0) return {}
         const { all, part } = keys.losses()
@@ -98,13 +91,10 @@ const keysOf =
 
 const identities: Pick<Ending, 'shownTo' | 'begin'> = {
   shownTo: ssoIdentities.list,
-  begin: counted(
-    async ({ ask }) => {
-      const { pagination } = await ask(ssoIdentities.list)
-      return { identities: (pagination as { total: number }).total }
-    },
-    { mayEndAll: true },
-  ),
+  begin: counted(async ({ ask }) => {
+    const { pagination } = await ask(ssoIdentities.list)
+    return { identities: (pagination as { total: number }).total }
+  }),
 }
 
 const endings: Partial<Record<Section, readonly Ending[]>> = {
@@ -232,7 +222,6 @@ export type Ended = {
   ending: Ending
   isVisible: boolean
   counts: Counts | undefined
-  mark: Counts | undefined
   /** As the plan shows it once all its steps are done. */
   shown(): Counts | undefined
 }
@@ -256,7 +245,6 @@ export class EndingWatch {
         ending,
         isVisible: isVisible(ending),
         counts: undefined,
-        mark: begun.mark,
         shown: () => ended.counts && (begun.endedByPlan?.() ?? ended.counts),
       }
       this.#watched.push({ ended, begun })

@@ -23,9 +23,6 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   ends?: AppliedChange['ends'] | undefined
 }
 
-/** `isDone`: it was made in the transaction, whether the caller may make it or not. */
-type Step = { isDone?: boolean; ended?: readonly Ended[] }
-
 type Mark = { faults: number; changes: number; ends: number }
 
 /** An object that could not be made or changed as a whole, until something else has changed. */
@@ -40,10 +37,7 @@ export type Failure = {
 
 /** How much ends with an object, whether the caller may see that, and whether a rollback may end what came since. */
 export type EndingCount = {
-  /** undefined: the change was not made. */
-  counts: Counts | undefined
-  /** The same for the version of the plan, which does not depend on who plans. */
-  mark: Counts
+  counts: Counts
   isVisible: boolean
   /** With which object: as much that ends with another is another plan. */
   of: string
@@ -258,13 +252,15 @@ export class Findings {
     }
   }
 
+  /** `isDone`: it was made in the transaction, whether the caller may make it or not. */
   change(
     about: { section: Section; orgId: string | null; key: string; id: string | null },
     {
       isDone = true,
       ended = [],
       ...said
-    }: Pick<Change, 'action' | 'before' | 'after' | 'refused'> & Partial<Change> & Step,
+    }: Pick<Change, 'action' | 'before' | 'after' | 'refused'> &
+      Partial<Change> & { isDone?: boolean; ended?: readonly Ended[] },
   ): void {
     const { section, key, id } = about
     const org = this.#state.org(about)

@@ -75,7 +75,6 @@ export class Planner {
     this.#deletions = new Deletions(context, {
       ...about,
       adoption: this.#adoption,
-      runner,
       steps: this.#steps,
       timeSlice: this.#timeSlice,
     })
@@ -121,7 +120,6 @@ export class Planner {
       const once = (bySection.get(section) ?? []).filter((item) => !twice.has(item))
       await this.#section(kinds[section], once)
     }
-    await this.#deletions.begin()
     // What refers to others goes first.
     for (const section of named.toReversed()) {
       if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
@@ -147,7 +145,7 @@ export class Planner {
         request,
         changes,
         {
-          ends: ends.map(({ of, mark }) => [of, mark]),
+          ends: ends.map(({ of, counts }) => [of, counts]),
           meant: [this.#resolvedDigest(named), this.#keyLosses.mark],
         },
         about,

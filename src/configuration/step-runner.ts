@@ -7,14 +7,7 @@ import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, refusalOf } from './access.ts'
 import { type Kind, maxChanges } from './contract.ts'
-import {
-  type Counts,
-  type Ended,
-  type Ending,
-  EndingWatch,
-  endingsOfDeletion,
-  onlyEnding,
-} from './endings.ts'
+import { type Ended, type Ending, EndingWatch, onlyEnding } from './endings.ts'
 import type { Findings } from './findings.ts'
 import type { KeyLosses } from './key-losses.ts'
 import type { PlanContext } from './plan-context.ts'
@@ -56,8 +49,6 @@ export class StepRunner {
   readonly #state: State
   readonly #found: Findings
   readonly #slugs: Slugs
-  /** What may end with what is deleted, for the version of the plan, by the id of that. */
-  readonly #endingBefore = new Map<string, readonly (Counts | undefined)[]>()
   readonly #keyLosses: KeyLosses
   #on: CallContext
   #scope: Scope
@@ -185,14 +176,6 @@ export class StepRunner {
     this.#state.widen(wider.scope)
   }
 
-  /** Counts what may end with a deletion before there is any: that is the same whoever plans, and whatever they may delete. */
-  async countEndings(kind: Kind, stored: StoredObject): Promise<void> {
-    const watch = new EndingWatch(endingsOfDeletion(kind.section), { isDeletion: true })
-    await this.#beginToWatch(watch, kind, stored, true)
-    const marks = watch.ended.map(({ mark }) => mark)
-    this.#endingBefore.set(stored.id, marks)
-  }
-
   /** Counts what may end with a step, for the version of the plan, whoever may see it. */
   #beginToWatch(watch: EndingWatch, kind: Kind, stored: StoredObject, isVisible: boolean): Promise<void> {
     const { calls, on } = this.#context
@@ -218,11 +201,10 @@ export class StepRunner {
     const { section, id, key } = stored
     const label = this.#state.isMade(id) ? [this.#state.org(stored), key] : [id]
     const of = JSON.stringify([section, ...label])
-    const before = this.#endingBefore.get(id) ?? []
-    for (const [at, { ending, isVisible, counts, mark: ofStep }] of ended.entries()) {
-      const mark = onlyEnding(before[at] ?? ofStep ?? counts)
+    for (const { ending, isVisible, counts } of ended) {
+      const noted = onlyEnding(counts)
       const { comesAgain, isTransient } = ending
-      if (mark && !isTransient) this.#found.end({ counts, mark, isVisible, of, comesAgain, isDone })
+      if (noted && !isTransient) this.#found.end({ counts: noted, isVisible, of, comesAgain, isDone })
     }
   }
 }

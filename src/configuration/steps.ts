@@ -262,9 +262,10 @@ export class Steps {
         isDone,
       },
     )
-    if (refused !== null) this.#state.noteLetGo(stored, { changed: asked, isDone })
-    if (refused !== null && isDone && isRenamed && kind.section === 'organizations')
-      this.#state.noteRefused(stored)
+    if (refused !== null) {
+      this.#state.noteLetGo(stored, { changed: asked, isDone })
+      if (isRenamed && kind.section === 'organizations') this.#state.noteRefused(stored)
+    }
     if (refused !== null && !isDone) {
       const cleared = kind.fields.filter(({ name }) => kind.decided && name in kind.decided(item.values))
       const values = {

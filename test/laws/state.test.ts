@@ -103,7 +103,6 @@ const bounds: Record<string, string> = {
   'src/configuration/state.ts #sections': 'code',
   'src/configuration/state.ts #stillReferred': 'references of the objects of one request',
   'src/configuration/state.ts #undone': 'objects of one request',
-  'src/configuration/step-runner.ts #endingBefore': 'deletions of one request',
   'src/core/re2.ts judgments': '1000',
   'src/core/re2.ts ready': '100',
   'src/core/schema.ts timezones': 'the names of time zones that the system knows, some 700',

@@ -58,7 +58,7 @@ export function endedRecords(ends: readonly EndingCount[], ofApply: readonly Sec
     counts.set(what, (counts.get(what) ?? 0) - 1)
   }
   const visible = ends.filter(({ isVisible, comesAgain }) => isVisible && !comesAgain)
-  for (const [what, count] of visible.flatMap((one) => Object.entries(one.counts ?? {})))
+  for (const [what, count] of visible.flatMap((one) => Object.entries(one.counts)))
     counts.set(what, (counts.get(what) ?? 0) + count)
   return [...counts]
     .filter(([, count]) => count > 0)
