@@ -68,15 +68,22 @@ export async function createScratchDatabase(
       return inWords(error)
     }
     const creation = `create database ${name} template template0 encoding ${text(encoding)} lc_collate ${text(datcollate)} lc_ctype ${text(datctype)}`
-    await admin.query(creation).catch((error: unknown) => {
-      throw explain(error)
-    })
+    await reserveRoom(admin)
+      .then(() => admin.query(creation))
+      .catch((error: unknown) => {
+        throw explain(error)
+      })
     const url = new URL(databaseUrl)
     url.pathname = `/${name}`
     let dropped: Promise<void> | undefined
     const drop = async () => {
-      // Without room the drop may still succeed, and otherwise says why not.
-      if (isFull) await makeRoom(purpose, url.href).catch(() => {})
+      if (isFull) {
+        // Without room the drop may still succeed, and otherwise says why not.
+        await admin
+          .query('close all')
+          .then(() => makeRoom(purpose, url.href))
+          .catch(() => {})
+      }
       const statement = `drop database if exists ${name} with (force)`
       // The connection may have been lost meanwhile.
       await admin.query(statement).catch(() => runAnew(statement, () => connectFor(purpose, databaseUrl)))
@@ -98,27 +105,37 @@ export async function createScratchDatabase(
 }
 
 /**
- * Empties the database. To drop the database itself needs a checkpoint, and one that finds no room on the disk ends the whole
- * server. To drop a table needs some room in the catalog, so indexes go first, which need none, and then one table after the
- * other, the largest first.
+ * Takes 8 MB of the server's disk, which `close all` frees, and the end of the connection. To drop a database needs a
+ * checkpoint, and one that finds no room at all ends the whole server; nor has any statement room then, as to read a page may
+ * need to write another, which a new database has in memory alone. What frees room must not need any: the rows of a cursor
+ * that outlives its transaction are a temporary file.
  */
+async function reserveRoom(admin: pg.Client): Promise<void> {
+  await admin.query(`set work_mem = '64kB'; set temp_tablespaces = ''`)
+  try {
+    await admin.query(
+      `declare reserve cursor with hold for select repeat('-', 8000) from generate_series(1, 1000)`,
+    )
+    // Reading makes it write the last of them, which closing would otherwise do.
+    await admin.query('fetch reserve')
+  } catch (error) {
+    // Where the operator's temp_file_limit is smaller, a scratch database works as well until the disk is full.
+    if ((error as pg.DatabaseError).code !== '53400') throw error
+  }
+}
+
+/** Empties the database, the largest table first, so that its drop has room on a disk that is full. */
 async function makeRoom(purpose: Purpose, url: string): Promise<void> {
   const client = await connectFor(purpose, url)
-  const own = `n.nspname !~ '^pg_' and n.nspname <> 'information_schema'`
   try {
-    for (const query of [
-      `select format('drop index %I.%I', n.nspname, c.relname) as statement
-        from pg_index i join pg_class c on c.oid = i.indexrelid join pg_namespace n on n.oid = c.relnamespace
-        where ${own} and not exists (select from pg_constraint where conindid = c.oid)
-        order by pg_relation_size(c.oid) desc`,
+    const { rows } = await client.query(
       `select format('drop table %I.%I cascade', n.nspname, c.relname) as statement
         from pg_class c join pg_namespace n on n.oid = c.relnamespace
-        where ${own} and c.relkind in ('r', 'p') and not c.relispartition
+        where n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
+          and c.relkind in ('r', 'p') and not c.relispartition
         order by pg_total_relation_size(c.oid) desc`,
-    ]) {
-      const { rows } = await client.query(query)
-      for (const { statement } of rows) await client.query(statement)
-    }
+    )
+    for (const { statement } of rows) await client.query(statement)
   } finally {
     await client.end()
   }
