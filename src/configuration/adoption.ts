@@ -54,7 +54,7 @@ export class Adoption {
     if (known) return known
     const owner = this.#owners.of(found)
     if (owner) {
-      this.#found.fault(item.path, `belongs to the set "${owner.set}"${this.#instead(owner, found)}`)
+      this.#found.fault(item.path, `belongs to the set "${owner.set.name}"${this.#instead(owner.set, found)}`)
       return undefined
     }
     // A rollback takes over what a rollback before it has released, and nothing else.
@@ -93,12 +93,12 @@ export class Adoption {
   }
 
   /** Whose set owns it, and what to do: sets of an organization and of its partner may have one name. */
-  #instead({ set, isOfPartner }: Ownership, found: StoredObject): string {
+  #instead({ name, isOfPartner }: Ownership['set'], found: StoredObject): string {
     const isPlanOfPartner = this.#context.owner.orgId === null
-    if (isOfPartner === isPlanOfPartner) return `: leave it out here, or name that set (--set ${set})`
+    if (isOfPartner === isPlanOfPartner) return `: leave it out here, or name that set (--set ${name})`
     if (isOfPartner) return ' of the partner: leave it out here'
     const org = this.#state.org(found) ?? found.orgId
-    return ` of the organization ${org}: leave it out here, or apply that set by itself (--org ${org} --set ${set})`
+    return ` of the organization ${org}: leave it out here, or apply that set by itself (--org ${org} --set ${name})`
   }
 
   /** Gives an object that the set has taken over back to nobody. */

@@ -27,7 +27,7 @@ export class Owners {
     this.#owned.set(section, owned)
     const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#context.scope, section, page))
     for await (const found of pages) {
-      for (const { id, ...ownership } of found) owned.set(id, ownership)
+      for (const { id, ownership } of found) owned.set(id, ownership)
       await yieldIfDue()
     }
   }
@@ -39,7 +39,7 @@ export class Owners {
   /** Whether the set that is applied owns it. */
   isOwn(stored: StoredObject): boolean {
     const { setId } = this.#context
-    return setId !== undefined && this.of(stored)?.setId === setId
+    return setId !== undefined && this.of(stored)?.set.id === setId
   }
 
   /** What the files of the set called it before they renamed it. */
@@ -61,8 +61,8 @@ export class Owners {
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
   missing(section: Section, state: State): AuditedObject[] {
     const owned = [...(this.#owned.get(section) ?? [])]
-    return owned.flatMap(([id, { setId, orgId }]) =>
-      setId === this.#context.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
+    return owned.flatMap(([id, { set, orgId }]) =>
+      set.id === this.#context.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
     )
   }
 

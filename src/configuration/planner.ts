@@ -292,7 +292,7 @@ export class Planner {
         const owner = this.#owners.of(stored)
         const whose = this.#owners.isOwn(stored)
           ? ['this set', this.#owners.nameInFiles(stored)]
-          : [owner?.set, owner?.isOfPartner]
+          : [owner?.set.name, owner?.set.isOfPartner]
         const { initial = [] } = kinds[section]
         const whole = Object.entries(this.#state.file(kinds[section], stored))
         // Files set `initial` fields at creation alone: later changes of them do not outdate a plan.
@@ -302,9 +302,9 @@ export class Planner {
         await this.#timeSlice.yieldIfDue()
       }
     }
-    const sorted = marks.sort()
-    await this.#timeSlice.yieldIfDue()
-    return hash('sha256', sorted.join(), 'hex').slice(0, 32)
+    const whole = createHash('sha256')
+    for (const mark of marks.sort()) whole.update(mark)
+    return whole.digest('hex').slice(0, 32)
   }
 
   /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */

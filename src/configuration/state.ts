@@ -118,7 +118,8 @@ export class State {
   readonly #db: Db
   #on: On
   readonly #sections = new Map<Section, Map<string, StoredObject>>()
-  readonly #names = new Map<string, Set<StoredObject>>()
+  /** By name. More than one where nothing keeps names apart. */
+  readonly #byName = new Map<string, StoredObject[]>()
   /** Ids of what was made meanwhile. */
   readonly #made = new Set<string>()
   /** Ids of what was refused to the caller; and of those among them that a plan could not make or change either. */
@@ -278,8 +279,9 @@ export class State {
       return stored
     }
     const place = placeOf(stored)
-    const others = this.#names.get(place) ?? new Set()
-    this.#names.set(place, others.add(stored))
+    const others = this.#byName.get(place)
+    if (others) others.push(stored)
+    else this.#byName.set(place, [stored])
     return stored
   }
 
@@ -287,7 +289,7 @@ export class State {
     const before = this.#sections.get(section)!.get(id)
     if (!before) return
     this.#sections.get(section)!.delete(id)
-    this.#names.get(placeOf(before))!.delete(before)
+    this.#unname(before)
     this.#aside.delete(id)
   }
 
@@ -295,8 +297,15 @@ export class State {
   setAside(stored: StoredObject): void {
     const now = this.get(stored.section, stored.id)
     if (!now) return
-    this.#names.get(placeOf(now))!.delete(now)
+    this.#unname(now)
     this.#aside.add(now.id)
+  }
+
+  #unname(stored: StoredObject): void {
+    const others = this.#byName.get(placeOf(stored))!
+    const at = others.indexOf(stored)
+    // One that was set aside has no name.
+    if (at >= 0) others.splice(at, 1)
   }
 
   isAside({ id }: StoredObject): boolean {
@@ -326,7 +335,7 @@ export class State {
   /** Those of this name: more than one where nothing keeps names apart. */
   named(section: Section, orgId: string | null, key: string): StoredObject[] {
     const place = placeIn(section, namespaceOf({ section, orgId }), key, '')
-    return [...(this.#names.get(place) ?? [])]
+    return [...(this.#byName.get(place) ?? [])]
   }
 
   /** What a reference means: an object of that organization, or a built-in one of that name. `isOther`: not what is meant. */
@@ -339,7 +348,7 @@ export class State {
     const own = this.named(section, orgId, key).filter((stored) => !isOther(stored))
     if (own.length > 0 || section !== 'roles') return own
     const scope = orgId === null ? 'partner' : 'organization'
-    return [...(this.#names.get(placeIn(section, null, key, scope)) ?? [])]
+    return [...(this.#byName.get(placeIn(section, null, key, scope)) ?? [])]
   }
 
   /** Its fields as a file has them, of those that the files are about. */

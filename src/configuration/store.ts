@@ -135,9 +135,7 @@ export async function deleteSets(db: Db, scope: Scope): Promise<void> {
 
 /** Which set owns an object. */
 export type Ownership = {
-  setId: string
-  set: string
-  isOfPartner: boolean
+  set: { id: string; name: string; isOfPartner: boolean }
   orgId: string | null
   /** What its files call it, where they may rename it. */
   name: string | null
@@ -154,7 +152,7 @@ export async function listOwned(
   scope: Scope,
   section: Section,
   page: IdPage,
-): Promise<(Ownership & { id: string })[]> {
+): Promise<{ id: string; ownership: Ownership }[]> {
   const owned = objectsIn(db, scope)
     .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
     .where('config_objects.section', '=', section)
@@ -169,15 +167,17 @@ export async function listOwned(
       's.org_id',
     ]),
   )
-  return rows.map((row) => ({
-    id: row.object_id,
-    orgId: row.object_org,
-    name: row.name,
-    renamedFrom: row.renamed_from,
-    setId: row.id,
-    set: row.set,
-    isOfPartner: row.org_id === null,
-  }))
+  // Few sets own many objects.
+  const sets = new Map<string, Ownership['set']>()
+  return rows.map((row) => {
+    const { id, set: name, org_id: setOrg } = row
+    const set = sets.get(id) ?? { id, name, isOfPartner: setOrg === null }
+    sets.set(id, set)
+    return {
+      id: row.object_id,
+      ownership: { set, orgId: row.object_org, name: row.name, renamedFrom: row.renamed_from },
+    }
+  })
 }
 
 /** The caller has made or found the object within its scope. */
