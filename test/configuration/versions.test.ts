@@ -129,6 +129,7 @@ onEveryDatabase((kind, open) => {
       })
       await bakery.apply(files('one'))
       const { version, plannedAt } = await bakery.plan(files('two'))
+      const { promise: isChanged, resolve: changed } = Promise.withResolvers<void>()
       const { promise: isApplying, resolve: goOn } = Promise.withResolvers<void>()
       const byHand = service.storage.write(async (tx) => {
         await tx
@@ -136,8 +137,10 @@ onEveryDatabase((kind, open) => {
           .set({ content: 'by hand', updated_at: '2999-01-01T00:00:00.000Z' })
           .where('name', '=', 'C')
           .execute()
+        changed()
         await isApplying
       })
+      await isChanged
       const body = { document: files('two'), version, plannedAt }
       const applied = bakery.client.call(api.configuration.apply, { query: {}, body })
       const outcome = expect(applied).rejects.toMatchObject({

@@ -97,7 +97,7 @@ const bounds: Record<string, string> = {
   'src/configuration/state.ts #aside': 'objects of one request',
   'src/configuration/state.ts #letGo': 'references of the objects of one request',
   'src/configuration/state.ts #made': 'objects of one request',
-  'src/configuration/state.ts #names': '20,000 of each section, for one request',
+  'src/configuration/state.ts #byName': '20,000 of each section, for one request',
   'src/configuration/state.ts #parts': 'code',
   'src/configuration/state.ts #refused': 'objects of one request',
   'src/configuration/state.ts #sections': 'code',

@@ -77,13 +77,9 @@ export async function createScratchDatabase(
     url.pathname = `/${name}`
     let dropped: Promise<void> | undefined
     const drop = async () => {
-      if (isFull) {
-        // Without room the drop may still succeed, and otherwise says why not.
-        await admin
-          .query('close all')
-          .then(() => makeRoom(purpose, url.href))
-          .catch(() => {})
-      }
+      const emptied = isFull ? admin.query('close all').then(() => makeRoom(purpose, url.href)) : undefined
+      // Without room the drop may still succeed, and otherwise says why not.
+      await emptied?.catch(() => {})
       const statement = `drop database if exists ${name} with (force)`
       // The connection may have been lost meanwhile.
       await admin.query(statement).catch(() => runAnew(statement, () => connectFor(purpose, databaseUrl)))
