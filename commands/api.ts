@@ -1,5 +1,5 @@
 import { string } from '@oclif/core/flags'
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { mutationFlags, textArg } from '../src/cli/flags.ts'
 import { sendRawRequest } from '../src/cli/raw-request.ts'
 

@@ -1,6 +1,7 @@
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand, type CommandContext } from '../src/cli/base.ts'
+import type { CommandContext } from '../src/cli/base.ts'
 import { hasBrowser } from '../src/cli/browser.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { type LoginFlags, login } from '../src/cli/login.ts'
 import { loginWithOidc, type OidcLoginFlags, oidcFlags } from '../src/cli/oidc-login.ts'
 import { printRecord } from '../src/cli/print.ts'

@@ -1,5 +1,5 @@
 import { boolean } from '@oclif/core/flags'
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { printNote, printRecord } from '../src/cli/print.ts'
 import { logout } from '../src/cli/session.ts'
 

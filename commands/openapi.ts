@@ -1,4 +1,4 @@
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { writeJson, writeStdout } from '../src/cli/print.ts'
 
 export default class OpenApi extends ApiCommand {

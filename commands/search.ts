@@ -1,5 +1,5 @@
 import { custom, integer } from '@oclif/core/flags'
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { textArg } from '../src/cli/flags.ts'
 import { resultTypes, searchFor } from '../src/cli/search.ts'
 import { search } from '../src/search/contract.ts'

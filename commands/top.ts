@@ -1,4 +1,4 @@
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { usageError } from '../src/cli/exit-codes.ts'
 import { booleanFlag, type FlagSet, textFlag } from '../src/cli/flags.ts'
 import { parseDuration } from '../src/cli/settings.ts'

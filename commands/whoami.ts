@@ -1,4 +1,4 @@
-import { ApiCommand } from '../src/cli/base.ts'
+import { ApiCommand } from '../src/cli/command.ts'
 import { runRecordCommand } from '../src/cli/record-command.ts'
 import { identityEntry } from '../src/cli/session.ts'
 

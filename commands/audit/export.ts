@@ -1,7 +1,7 @@
 import { boolean, string } from '@oclif/core/flags'
 import { auditLogs } from '../../src/audit/contract.ts'
 import { exportChain, exportEntries, exportFlags } from '../../src/cli/audit-export.ts'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import type { FlagSet } from '../../src/cli/flags.ts'
 
 export default class AuditExport extends ApiCommand {

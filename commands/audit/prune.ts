@@ -1,5 +1,5 @@
 import { prune } from '../../src/cli/audit-retention.ts'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { booleanFlag, deleteFlags, type FlagSet } from '../../src/cli/flags.ts'
 
 export default class AuditPrune extends ApiCommand {

@@ -1,6 +1,6 @@
 import { auditReports } from '../../src/audit/reports/contract.ts'
 import { resolveAuditOrg } from '../../src/cli/audit-org.ts'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { usageError } from '../../src/cli/exit-codes.ts'
 import { fieldsOf } from '../../src/cli/fields.ts'
 import { type FlagSet, fieldFlag, textArg, textFlag } from '../../src/cli/flags.ts'

@@ -1,5 +1,5 @@
 import { filterFlags, tailAudit } from '../../src/cli/audit-tail.ts'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import type { FlagSet } from '../../src/cli/flags.ts'
 import { followFlags } from '../../src/cli/follow.ts'
 

@@ -5,7 +5,7 @@ import { verifyRanges } from '../../src/audit/verifier/ranges.ts'
 import { readKeys } from '../../src/audit/verifier/signatures.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { verify } from '../../src/cli/audit-verify.ts'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class AuditVerify extends ApiCommand {

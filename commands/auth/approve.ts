@@ -1,5 +1,5 @@
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { decideDeviceLogin } from '../../src/cli/device-login.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { escapeToOneLine } from '../../src/cli/table.ts'

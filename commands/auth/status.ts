@@ -1,4 +1,4 @@
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { status } from '../../src/cli/session.ts'
 

@@ -1,5 +1,5 @@
 import { string } from '@oclif/core/args'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { switchMembership } from '../../src/cli/session.ts'
 

@@ -1,5 +1,5 @@
 import { boolean } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { planFlags, withoutSecretsFlag } from '../../src/cli/config/flags.ts'
 import { textArg } from '../../src/cli/flags.ts'
 

@@ -1,4 +1,4 @@
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { explain, settingKeys } from '../../src/cli/explain.ts'
 import { textArg } from '../../src/cli/flags.ts'
 

@@ -1,5 +1,5 @@
 import { string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { partnerFlag, variableFlags } from '../../src/cli/config/flags.ts'
 
 export default class ConfigExport extends ApiCommand {

@@ -1,5 +1,5 @@
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { partnerFlag, planFlags } from '../../src/cli/config/flags.ts'
 import { confirmFlags, textArg } from '../../src/cli/flags.ts'
 

@@ -1,4 +1,4 @@
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { conditionFlags, explainFilter } from '../../src/cli/filters.ts'
 import { textArg } from '../../src/cli/flags.ts'
 

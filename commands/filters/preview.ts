@@ -1,5 +1,5 @@
 import { integer } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { conditionFlags, preview } from '../../src/cli/filters.ts'
 import { textArg } from '../../src/cli/flags.ts'
 

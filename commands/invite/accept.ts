@@ -1,6 +1,6 @@
 import { string as stringArg } from '@oclif/core/args'
 import { boolean, string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { acceptInvitation, acceptOwnInvitation } from '../../src/cli/invitations.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { escapeToOneLine } from '../../src/cli/table.ts'

@@ -1,4 +1,4 @@
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { choiceFlag, type FlagSet, textArg, textFlag } from '../../src/cli/flags.ts'
 import { followFlags } from '../../src/cli/follow.ts'
 import { levelNames } from '../../src/logs/tails/contract.ts'

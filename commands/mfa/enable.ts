@@ -1,5 +1,5 @@
 import { string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { readCode, replaceTokens } from '../../src/cli/mfa.ts'
 import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'

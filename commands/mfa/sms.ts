@@ -1,6 +1,6 @@
 import { string as argument } from '@oclif/core/args'
 import { string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { formatRecoveryCodes, readCode, replaceTokens } from '../../src/cli/mfa.ts'
 import { printNote, printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'

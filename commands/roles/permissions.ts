@@ -1,5 +1,5 @@
-import { ApiCommand } from '../../src/cli/base.ts'
 import { selectColumns } from '../../src/cli/columns.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { printCatalog } from '../../src/cli/roles.ts'
 import { permissions } from '../../src/identity/permissions/contract.ts'
 

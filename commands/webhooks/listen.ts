@@ -1,5 +1,5 @@
 import { integer, string } from '@oclif/core/flags'
-import { ApiCommand } from '../../src/cli/base.ts'
+import { ApiCommand } from '../../src/cli/command.ts'
 import { parseOutputFlags } from '../../src/cli/print.ts'
 import { listen } from '../../src/cli/webhooks/listen.ts'
 

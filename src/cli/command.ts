@@ -1,7 +1,9 @@
 import type { Command } from '@oclif/core/command'
-import type { RawInput } from '../core/client.ts'
+import type { Client, RawInput } from '../core/client.ts'
 import { type Endpoint, isMutation, routeOf } from '../core/endpoint.ts'
-import { ApiCommand, type CommandContext } from './base.ts'
+import { anonymousClient, authenticatedClient } from './api-client.ts'
+import { isInteractive, tokenSource } from './ask.ts'
+import { type CommandContext, LocalCommand } from './base.ts'
 import { listShape } from './columns.ts'
 import type { CommandView, ParsedInput } from './command-view.ts'
 import { withFlagNames } from './error-report.ts'
@@ -23,6 +25,47 @@ import {
   secretFlags,
 } from './flags.ts'
 import { buildInput, readBody } from './input.ts'
+import { type OutputFlags, parseOutputFlags } from './print.ts'
+import { apiKeyFrom, type FlagSettings, resolveSettings } from './settings.ts'
+
+/** A command that talks to a service. */
+export abstract class ApiCommand extends LocalCommand {
+  static override baseFlags: FlagSet = { ...outputFlags, ...connectionFlags }
+
+  /** `mayBeNew`: the context of the flags need not exist yet. */
+  protected open(
+    flags: FlagSettings & OutputFlags & { token?: string | undefined },
+    options: { mayBeNew?: boolean } = {},
+  ): CommandContext {
+    const output = parseOutputFlags(flags)
+    const settings = resolveSettings(flags, options)
+    const token = tokenSource(flags.token)
+    const apiKey = apiKeyFrom(flags)
+    const clientOptions = {
+      settings,
+      version: this.config.version,
+      interactive: isInteractive(settings),
+      token,
+      apiKey,
+    }
+    let client: Client | undefined
+    let anonymous: Client | undefined
+    return {
+      settings,
+      output,
+      clientOptions,
+      interactive: clientOptions.interactive,
+      get client() {
+        client ??= authenticatedClient(clientOptions)
+        return client
+      },
+      get anonymous() {
+        anonymous ??= anonymousClient(clientOptions)
+        return anonymous
+      },
+    }
+  }
+}
 
 /** A command derived from a contract entry. */
 export function command(entry: Endpoint, view: CommandView): Command.Class {

@@ -1,5 +1,5 @@
 import type { Command } from '@oclif/core/command'
-import { ApiCommand } from './base.ts'
+import { ApiCommand } from './command.ts'
 import { booleanFlag, type FlagSet, textArg } from './flags.ts'
 import type { ImportKind } from './import-kinds.ts'
 import type { Settings } from './settings.ts'

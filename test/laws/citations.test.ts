@@ -114,3 +114,22 @@ describe('the page of performance machinery', () => {
     expect(machineryIn(row('35')).filter(isFarOff)).toEqual([])
   })
 })
+
+/** The files that the first walk of docs/walkthrough.md goes through: those in bold. */
+function walkedFiles(page: string): string[] {
+  const [walk = ''] = page.split('\n## One audit entry')
+  return [...walk.matchAll(/\*\*`([^`]+)`\*\*/g)].map(([, file]) => file!)
+}
+
+describe('the walk of svc keys create', () => {
+  it('goes through at most 20 files', () => {
+    const files = walkedFiles(readFileSync(join(root, 'docs/walkthrough.md'), 'utf8'))
+    expect(files).toEqual([...new Set(files)])
+    expect(files.length).toBeGreaterThan(15)
+    expect(files.length).toBeLessThanOrEqual(20)
+  })
+
+  it('counts each file in bold', () => {
+    expect(walkedFiles('**`a.ts`** calls `b.ts`.\n\n## One audit entry\n\n**`c.ts`**')).toEqual(['a.ts'])
+  })
+})

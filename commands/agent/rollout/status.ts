@@ -1,4 +1,4 @@
-import { ApiCommand } from '../../../src/cli/base.ts'
+import { ApiCommand } from '../../../src/cli/command.ts'
 import { type ArgSet, booleanFlag, type FlagSet, textArg } from '../../../src/cli/flags.ts'
 import { showStatus } from '../../../src/cli/rollouts/status.ts'
 
