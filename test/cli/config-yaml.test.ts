@@ -210,4 +210,76 @@ sites:
     }
     expect(() => merge(text, document)).toThrow('*v refers to what has changed or is gone')
   })
+
+  it('keeps what stays in a list as it is written, in its order', () => {
+    const text = `roles:
+  - name: Night
+    permissions:
+      # tills are restarted at night
+      - scripts:execute
+      - devices:read # for the list
+      - sites:read
+`
+    const permissions = ['alerts:read', 'devices:read', 'scripts:execute']
+    expect(merge(text, { roles: [{ name: 'Night', permissions }] })).toBe(
+      text.replace('- sites:read', '- alerts:read'),
+    )
+  })
+
+  it('changes an item of a list in its place', () => {
+    const text = `filters:
+  - name: Old
+    conditions:
+      operator: AND
+      conditions:
+        # since the outage
+        - { field: status, operator: equals, value: offline }
+        # of the shops
+        - { field: osType, operator: equals, value: linux }
+`
+    const conditions = [
+      { field: 'status', operator: 'equals', value: 'offline' },
+      { field: 'osType', operator: 'equals', value: 'windows' },
+    ]
+    expect(merge(text, { filters: [{ name: 'Old', conditions: { operator: 'AND', conditions } }] })).toBe(
+      text.replace('linux', 'windows'),
+    )
+    const [first, second] = conditions
+    const turned = { operator: 'AND', conditions: [{ ...second, value: 'linux' }, first] }
+    expect(merge(text, { filters: [{ name: 'Old', conditions: turned }] })).toMatch(
+      /# of the shops\n.*linux.*\n +# since the outage\n.*offline/,
+    )
+  })
+
+  it('takes the comment of a first object that is gone along, and none of the section', () => {
+    const annex = '  # rented until May\n  - { org: bakery, name: Annex }\n'
+    const text = `sites:
+  # all of bakery
+
+  # the head office: never delete
+  - { org: bakery, name: Main }
+${annex}`
+    expect(merge(text, { sites: [{ org: 'bakery', name: 'Annex' }] })).toMatch(
+      /^sites:\n +# all of bakery\n\s*# rented until May\n +- \{ org: bakery, name: Annex \}\n$/,
+    )
+  })
+
+  it('drops a tag that the value does not fit', () => {
+    const organizations = [{ slug: 'bakery', settings: { z: 6 } }]
+    const text = 'organizations:\n  - { slug: bakery, settings: { z: !!str 5 } }\n'
+    expect(merge(text, { organizations })).toBe(text.replace('!!str 5', '6'))
+  })
+
+  it('has no organizations of a member who sees all of them', () => {
+    const text = `memberships:
+  - email: ada@example.com
+    role: Partner Viewer
+    orgAccess: selected
+    orgs: [bakery]
+`
+    const ada = { email: 'ada@example.com', role: 'Partner Viewer', orgAccess: 'all' }
+    expect(merge(text, { memberships: [ada] })).toBe(
+      text.replace('selected', 'all').replace('    orgs: [bakery]\n', ''),
+    )
+  })
 })

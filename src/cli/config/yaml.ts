@@ -1,5 +1,16 @@
 import { isDeepStrictEqual } from 'node:util'
-import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLMap } from 'yaml'
+import {
+  Document,
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  type Node,
+  visit,
+  type YAMLMap,
+  type YAMLSeq,
+} from 'yaml'
 import type { z } from 'zod'
 import { type configuration, keyOf, kinds, type Section, sections } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
@@ -138,8 +149,8 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
       }
       return values !== undefined
     })
-    list.items = list.items.filter((_, at) => stays[at])
-    for (const values of left.values()) list.items.push(document.createNode(values) as never)
+    const made = [...left.values()].map((values) => document.createNode(values))
+    setItems(list, [...list.items.filter((_, at) => stays[at]), ...made])
   }
   if (faults.length > 0) throw faultsError(faults)
   checkAnchors(source)
@@ -174,17 +185,76 @@ function mergeInto(source: Source, map: YAMLMap, values: Values, section?: Secti
     }
     if (hasVariable(before) || isDeepStrictEqual(before, value)) continue
     // The comment of a scalar belongs to it.
-    if (isScalar(node) && (value === null || typeof value !== 'object')) node.value = value
-    else if (pair) pair.value = source.document.createNode(value)
+    if (isScalar(node) && (value === null || typeof value !== 'object')) {
+      node.value = value
+      // The new value may not fit a tag.
+      delete node.tag
+    } else if (isSeq(node) && Array.isArray(value)) {
+      mergeList(
+        source,
+        node,
+        value,
+        (before) => section !== undefined && isSame(section, key, { before, value }),
+      )
+    } else if (pair) pair.value = source.document.createNode(value)
     else map.add(source.document.createPair(key, value))
   }
-  if (section !== undefined) return
+  if (section !== undefined) {
+    const decided = kinds[section].decided?.(values) ?? {}
+    map.items = map.items.filter(({ key }) => isMergeKey(key) || !Object.hasOwn(decided, source.keyOf(key)))
+    return
+  }
   // Null stands for what is not there.
   const isKept = (value: unknown) => value === null || hasVariable(value)
   map.items = map.items.filter(
     ({ key, value }) =>
       isMergeKey(key) || Object.hasOwn(values, source.keyOf(key)) || isKept(source.json(value)),
   )
+}
+
+/** What is still there stays as it is written; `isSame`: whether the list is the same in an order. */
+function mergeList(
+  source: Source,
+  list: YAMLSeq,
+  values: readonly unknown[],
+  isSame: (values: unknown[]) => boolean,
+): void {
+  const wanted = values.map((value) => ({ value, node: undefined as unknown }))
+  const gone = list.items.filter((item) => {
+    const json = source.json(item)
+    const same = wanted.find(({ value, node }) => node === undefined && isDeepStrictEqual(json, value))
+    if (same) same.node = item
+    return !same
+  })
+  const added = wanted.filter(({ node }) => node === undefined)
+  const isChanged = gone.length === added.length
+  for (const [at, one] of added.entries()) {
+    const item = gone[at]
+    if (isChanged && isMap(item) && isJsonObject(one.value)) {
+      mergeInto(source, item, one.value)
+      one.node = item
+    } else one.node = source.document.createNode(one.value)
+  }
+  const places = new Map(list.items.map((item, at) => [item, at]))
+  const placeOf = ({ node }: { node: unknown }) => places.get(node) ?? list.items.length
+  const ordered = wanted.toSorted((one, other) => placeOf(one) - placeOf(other))
+  const kept = isSame(ordered.map(({ value }) => value)) ? ordered : wanted
+  setItems(
+    list,
+    kept.map(({ node }) => node),
+  )
+}
+
+/** The library has the comment above the first item of a list as one of the list. */
+function setItems(list: YAMLSeq, items: unknown[]): void {
+  const [first] = list.items
+  const { commentBefore } = list
+  list.items = items
+  if (!commentBefore || items[0] === first) return
+  const paragraphs = commentBefore.split('\n\n')
+  const ofFirst = paragraphs.pop()!
+  list.commentBefore = paragraphs.length > 0 ? paragraphs.join('\n\n') : null
+  if (isNode(first) && items.includes(first)) first.commentBefore = ofFirst
 }
 
 /** Whether the service reads the value in the file as the one that it has: a list may be in another order, an address in capitals. */
