@@ -34,7 +34,13 @@ import { findNamedTenant, getTenant } from '../tenant.ts'
 import { resolveOrgAccess, resolvePartnerAccess } from '../users/access.ts'
 import { isOnlyInvitedInScope } from '../users/account-scope.ts'
 import { listMembershipRecords } from '../users/memberships.ts'
-import { checkWithinAccess, idOfTenant, membershipStatus, orgOfTenant } from '../users/rules.ts'
+import {
+  checkWithinAccess,
+  detailsOfTenant,
+  idOfTenant,
+  membershipStatus,
+  orgOfTenant,
+} from '../users/rules.ts'
 import { clearUnprovedFactors } from '../users/store.ts'
 import { checkMayManageUser, findTarget, getMembership } from '../users/targets.ts'
 import type { acceptance, invitations, NewInvitation } from './contract.ts'
@@ -151,7 +157,11 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       // A plan leaves the links of other tenants alone, as they would stay locked until it ends.
       if (!isRehearsal) await store.voidOtherInvitations(db, user.id, tenant)
       const sent = await sendInvitation(db, post, { user: { ...user, name }, tenant, caller, now })
-      note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
+      note({
+        orgId: orgOfTenant(tenant),
+        resourceName: email,
+        details: { roleName: role.name, ...detailsOfTenant(tenant) },
+      })
       // The reply does not reveal whether the address has an account elsewhere, or its name.
       return { id: user.id, email, name, status: 'invited' as const, roleId: role.id, ...sent }
     },

@@ -7,14 +7,20 @@ import type { Tenant } from '../rules.ts'
 import type { AccessChange } from './contract.ts'
 import type { MembershipRecord } from './rules.ts'
 
-/** The access that a partner membership may get. @throws invalid_request */
-export async function resolvePartnerAccess(
-  db: Db,
-  scope: Scope,
-  partnerId: string,
+/** What a membership may be given, as far as its fields say. @throws invalid_request */
+export function checkAccessFields(
+  kind: Tenant['kind'],
   wanted: AccessChange,
   before: Pick<MembershipRecord, 'orgAccess' | 'orgIds'>,
-): Promise<PartnerAccess> {
+): void {
+  if (kind === 'partner') partnerAccessOf(wanted, before)
+  else refuseFields(wanted, ['orgAccess', 'orgIds'], 'partner')
+}
+
+function partnerAccessOf(
+  wanted: AccessChange,
+  before: Pick<MembershipRecord, 'orgAccess' | 'orgIds'>,
+): PartnerAccess {
   refuseFields(wanted, ['siteIds', 'deviceGroupIds'], 'organization')
   const orgAccess = wanted.orgAccess ?? before.orgAccess ?? 'none'
   if (orgAccess !== 'selected') {
@@ -27,6 +33,19 @@ export async function resolvePartnerAccess(
   // Whoever selected organizations that are deleted by now may stay as they are.
   const isUnchanged = before.orgAccess === 'selected' && (before.orgIds ?? []).length === 0
   if (orgIds.length === 0 && !isUnchanged) throw invalid([{ path: 'body.orgIds', message }], message)
+  return { orgAccess, orgIds }
+}
+
+/** The access that a partner membership may get. @throws invalid_request */
+export async function resolvePartnerAccess(
+  db: Db,
+  scope: Scope,
+  partnerId: string,
+  wanted: AccessChange,
+  before: Pick<MembershipRecord, 'orgAccess' | 'orgIds'>,
+): Promise<PartnerAccess> {
+  const access = partnerAccessOf(wanted, before)
+  if (access.orgAccess !== 'selected') return access
   const found = await db
     .selectFrom('organizations')
     .select('id')
@@ -35,7 +54,7 @@ export async function resolvePartnerAccess(
     .where(inScope(scope, 'organizations.id'))
     .execute()
   checkAllFound(wanted.orgIds ?? [], found, 'orgIds', 'is not an organization of this partner')
-  return { orgAccess, orgIds }
+  return access
 }
 
 /** The access that an organization membership may get. @throws invalid_request */
@@ -46,7 +65,7 @@ export async function resolveOrgAccess(
   wanted: AccessChange,
   before: Pick<MembershipRecord, 'siteIds' | 'deviceGroupIds'>,
 ): Promise<OrgAccess> {
-  refuseFields(wanted, ['orgAccess', 'orgIds'], 'partner')
+  checkAccessFields('organization', wanted, { orgAccess: null, orgIds: null })
   if (wanted.siteIds) {
     const found = await db
       .selectFrom('sites')

@@ -44,6 +44,7 @@ const auditFacts = ({ account }: Target, one: rules.MembershipRecord | undefined
   orgId: rules.orgOfTenant(one?.tenant),
   resourceId: account.id,
   resourceName: account.email,
+  details: rules.detailsOfTenant(one?.tenant),
 })
 
 async function profile(db: Db, caller: UserCaller) {

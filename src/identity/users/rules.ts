@@ -124,6 +124,10 @@ export const idOfTenant = (tenant: Tenant): string =>
 export const orgOfTenant = (tenant: Tenant | undefined): string | null =>
   tenant?.kind === 'organization' ? tenant.orgId : null
 
+/** What the entry says besides: members of all partners are in the audit log of the service. */
+export const detailsOfTenant = (tenant: Tenant | undefined): { partnerId?: string } =>
+  tenant?.kind === 'partner' ? { partnerId: tenant.partnerId } : {}
+
 export const isSameTenant = (a: Tenant, b: Tenant): boolean =>
   a.kind === b.kind && idOfTenant(a) === idOfTenant(b)
 
