@@ -88,6 +88,7 @@ export function innerCalls(on: {
 
   return {
     check,
+    parse,
     call,
     async record(tx, { caller, ip, userAgent, now, details }, { action, resource, orgId, id, name }) {
       const facts = { orgId, resourceId: id, resourceName: name, details }

@@ -202,7 +202,7 @@ export const configuration = {
     query,
     body: z.strictObject({
       ...asked,
-      version: text(64, 1).describe('The version of the plan'),
+      version: text(200, 1).describe('The version of the plan'),
       plannedAt: instant
         .optional()
         .describe('When it was planned: a conflict then names what has changed since'),

@@ -17,6 +17,7 @@ import {
   type AuditedObject,
   canonical,
   changedAt,
+  type MissingObject,
   namespaceOf,
   type StoredObject,
   targetOf,
@@ -30,9 +31,11 @@ type Culprit = { by: string; at: Instant; action: string; entryId: string; name:
 export type AuditTrail = {
   /** What each change is about. */
   subjects: readonly AuditedObject[]
-  /** What the set owned when somebody deleted it. */
-  missing: readonly AuditedObject[]
+  missing: readonly MissingObject[]
 }
+
+/** Whose audit log is read, the caller's, and which tenant it is read about. */
+type Scopes = { scope: Scope; tenant: Scope }
 
 /** What changes an object of a file, or its existence. The index audit_logs_configured_failures has these alone. */
 export const configuringActions = [
@@ -108,6 +111,30 @@ async function readEntry(db: Db, scope: Scope, id: string) {
 }
 type Entry = NonNullable<Awaited<ReturnType<typeof readEntry>>>
 
+/** Members of all partners are in the audit log of the service, each under the id of a person who may be in several. */
+const isOfTenant = (
+  { details }: Pick<AuditEntry, 'details'>,
+  { section, orgId }: AuditedObject,
+  tenant: Scope,
+) =>
+  section !== 'memberships' ||
+  orgId !== null ||
+  (tenant.kind === 'partner' && details.partnerId === tenant.partnerId)
+
+/** The newest of these entries that is about an object of the tenant. */
+async function newestOf(
+  db: Db,
+  { scope, tenant }: Scopes,
+  subject: AuditedObject,
+  ids: readonly { id: string }[],
+): Promise<Entry | undefined> {
+  for (const { id } of ids) {
+    const entry = await readEntry(db, scope, id)
+    if (entry && isOfTenant(entry, subject, tenant)) return entry
+  }
+  return undefined
+}
+
 const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit => ({
   by: user.email ?? user.name,
   at: timestamp,
@@ -119,21 +146,19 @@ const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit =>
 /** Bounds of one difference: objects that are looked up, entries that are read of one, and of all. */
 const bounds = { objects: 100, ofOne: 20, ofAll: 500 }
 
-/**
- * Changes with who last set each field that differs, and who deleted what is to be made again. `scope`: of the caller, whose
- * audit log it is; `tenant`: of what the changes are about.
- */
+/** Changes with who last set each field that differs, and who deleted what is to be made again. */
 export async function withCulprits(
   db: Db,
-  { scope, tenant }: { scope: Scope; tenant: Scope },
+  scopes: Scopes,
   changes: readonly Change[],
   { subjects, missing }: AuditTrail,
 ): Promise<Change[]> {
   const explained: Change[] = []
   const deletions = new Map<string, Culprit>()
   for (const subject of missing.slice(0, bounds.objects)) {
-    const deletion = await deletionOf(db, scope, subject)
-    if (deletion) deletions.set(placeOf(subject, deletion.name), deletion)
+    const deletion = await deletionOf(db, scopes, subject)
+    // Somebody may have renamed it before.
+    if (deletion) deletions.set(placeOf(subject, subject.nameInFiles ?? deletion.name), deletion)
   }
   let [objects, entries] = [bounds.objects, bounds.ofAll]
   for (const [at, change] of changes.entries()) {
@@ -142,16 +167,16 @@ export async function withCulprits(
     let culprits: Change['culprits'] = []
     if (change.action === 'update' && subject.id !== null && objects > 0) {
       objects -= 1
-      const found = await culpritsOfFields(db, scope, subject, change, Math.min(entries, bounds.ofOne))
+      const found = await culpritsOfFields(db, scopes, subject, change, Math.min(entries, bounds.ofOne))
       entries -= found.read
       culprits = found.culprits
     } else if (change.action === 'create') {
       let deletion = deletions.get(placeOf(subject, change.name))
       if (!deletion && objects > 0) {
-        const id = await formerId(db, tenant, change)
+        const id = await formerId(db, scopes.tenant, change)
         if (id !== undefined) {
           objects -= 1
-          deletion = await deletionOf(db, scope, {
+          deletion = await deletionOf(db, scopes, {
             section,
             orgId: section === 'organizations' ? id : orgId,
             id,
@@ -186,7 +211,13 @@ const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
 })
 
 /** The newest entry of each field: entries are read until all fields have one. */
-async function culpritsOfFields(db: Db, scope: Scope, subject: AuditedObject, change: Change, limit: number) {
+async function culpritsOfFields(
+  db: Db,
+  { scope, tenant }: Scopes,
+  subject: AuditedObject,
+  change: Change,
+  limit: number,
+) {
   const kind = kinds[subject.section]
   const names = Object.keys({ ...change.before, ...change.after })
   const left = new Set(kind.fields.filter(({ name }) => names.includes(name)))
@@ -196,8 +227,9 @@ async function culpritsOfFields(db: Db, scope: Scope, subject: AuditedObject, ch
     if (left.size === 0) break
     read += 1
     const entry = await readEntry(db, scope, id)
+    if (!entry || !isOfTenant(entry, subject, tenant)) continue
     for (const field of left) {
-      if (!entry || !isChanging(entry, field, kind, change)) continue
+      if (!isChanging(entry, field, kind, change)) continue
       left.delete(field)
       culprits.push(said(field.name, culpritOf(entry)))
     }
@@ -239,28 +271,28 @@ const actionOf = ({ audit }: { audit?: object | undefined }): string =>
   audit !== undefined && 'action' in audit ? String(audit.action) : ''
 
 /** Who deleted an object, however long ago. */
-async function deletionOf(db: Db, scope: Scope, subject: AuditedObject): Promise<Culprit | undefined> {
+async function deletionOf(db: Db, scopes: Scopes, subject: AuditedObject): Promise<Culprit | undefined> {
   const { remove } = kinds[subject.section]
   if (!remove) return undefined
-  const [newest] = await entriesAbout(db, scope, subject)
+  const newest = await entriesAbout(db, scopes.scope, subject)
     .where('action', '=', actionOf(remove))
-    .limit(1)
+    .limit(bounds.ofOne)
     .execute()
-  const entry = newest && (await readEntry(db, scope, newest.id))
+  const entry = await newestOf(db, scopes, subject, newest)
   return entry && culpritOf(entry)
 }
 
 /** Most that a refusal names. */
 const maxNamed = 10
 
-/** What has moved since a plan, with who did it. `scope` and `tenant` are those of withCulprits. */
+/** What has moved since a plan, with who did it. */
 export async function changesSince(
   db: Db,
-  { scope, tenant }: { scope: Scope; tenant: Scope },
+  scopes: Scopes,
   on: {
     named: readonly Section[]
     moved: readonly StoredObject[]
-    missing: readonly AuditedObject[]
+    missing: readonly MissingObject[]
     since: Instant
     now: Instant
     /** What each entry of the apply that is refused says: it has moved nothing. */
@@ -269,28 +301,32 @@ export async function changesSince(
 ): Promise<string[]> {
   const lines: string[] = []
   // Whoever applies at the same moment has just committed, and is the one to name.
-  const pending = await pendingSince(db, scope, on)
+  const pending = await pendingSince(db, scopes.scope, on)
+  const { tenant } = scopes
   for (const [at, stored] of on.moved.entries()) {
     const { section, key, orgId } = stored
     const about = { section, orgId, id: targetOf(kinds[section], stored).params.id }
-    const waiting = pending.find((one) => isAbout(one, about, configuringActions))
-    const entry = waiting ?? (at < maxNamed ? await newestSince(db, scope, about, on.since) : undefined)
+    const waiting = pending.find((one) => isAbout(one, about, tenant, configuringActions))
+    const entry = waiting ?? (at < maxNamed ? await newestSince(db, scopes, about, on.since) : undefined)
     lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : changedAt(stored)})`)
   }
-  const found = await recently(db, tenant, on)
+  const found = await recently(db, scopes, on)
   for (const subject of on.missing.slice(0, maxNamed)) {
     const { remove } = kinds[subject.section]
-    const waiting = remove && pending.find((one) => isAbout(one, subject, [actionOf(remove)]))
-    const deletion = waiting ? culpritOf(waiting) : await deletionOf(db, scope, subject)
+    const waiting = remove && pending.find((one) => isAbout(one, subject, tenant, [actionOf(remove)]))
+    const deletion = waiting ? culpritOf(waiting) : await deletionOf(db, scopes, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
   }
   const others = [...found.values()].map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`)
   return [...lines, ...others]
 }
 
-async function newestSince(db: Db, scope: Scope, about: AuditedObject, since: Instant) {
-  const [newest] = await entriesAbout(db, scope, about).where('timestamp', '>', since).limit(1).execute()
-  return newest && readEntry(db, scope, newest.id)
+async function newestSince(db: Db, scopes: Scopes, about: AuditedObject, since: Instant) {
+  const newest = await entriesAbout(db, scopes.scope, about)
+    .where('timestamp', '>', since)
+    .limit(bounds.ofOne)
+    .execute()
+  return newestOf(db, scopes, about, newest)
 }
 
 /** What has been done since a time and is not sealed yet, the newest first. */
@@ -306,8 +342,16 @@ async function pendingSince(
   )
 }
 
-const isAbout = (entry: AuditEntry, { id, orgId }: AuditedObject, actions: readonly string[]): boolean =>
-  entry.resource.id === id && entry.orgId === orgId && actions.includes(entry.action)
+const isAbout = (
+  entry: AuditEntry,
+  about: AuditedObject,
+  tenant: Scope,
+  actions: readonly string[],
+): boolean =>
+  entry.resource.id === about.id &&
+  entry.orgId === about.orgId &&
+  actions.includes(entry.action) &&
+  isOfTenant(entry, about, tenant)
 
 const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, audit entry ${entryId}`
 
@@ -326,30 +370,50 @@ const undated: readonly Section[] = ['memberships', 'apiKeys', 'enrollmentKeys']
  */
 async function recently(
   db: Db,
-  scope: Scope,
+  { scope, tenant }: Scopes,
   on: { named: readonly Section[]; since: Instant; now: Instant; details: Values },
 ): Promise<Map<string, Culprit>> {
   const { named, since, now } = on
   const found = new Map<string, Culprit>()
   if (since < addSeconds(now, -lookBack.seconds)) return found
+  const sources: Source[] = [{ scope: tenant, actions: actionsWithoutTime(named), isMeant: () => true }]
+  // Those of a partner's members are in the audit log of the service.
+  if (named.includes('memberships') && tenant.kind === 'partner' && scope.kind === 'system')
+    sources.push({
+      scope,
+      actions: actionsWithoutTime(['memberships']),
+      isMeant: (entry) => entry.orgId === null && isOfTenant(entry, ofPartner, tenant),
+    })
+  for (const { scope: whose, actions, isMeant } of sources) {
+    const pending = await pendingSince(db, whose, on)
+    const waiting = pending.filter((one) => actions.has(one.action) && isMeant(one))
+    for (const entry of waiting.slice(0, maxNamed)) found.set(entry.id, culpritOf(entry))
+    const newest = await entriesIn(db, whose)
+      .select(['id', 'action', 'result'])
+      .where('timestamp', '>', since)
+      .orderBy('timestamp', 'desc')
+      .limit(lookBack.entries)
+      .execute()
+    for (const { id, action, result } of newest) {
+      if (found.size >= maxNamed) break
+      const entry = result === 'success' && actions.has(action) ? await readEntry(db, whose, id) : undefined
+      if (entry && isMeant(entry)) found.set(id, culpritOf(entry))
+    }
+  }
+  return found
+}
+
+type Source = { scope: Scope; actions: ReadonlySet<string>; isMeant(entry: AuditEntry): boolean }
+
+const ofPartner: AuditedObject = { section: 'memberships', id: null, orgId: null }
+
+/** Actions whose objects do not say when they were changed last, or are not there any more. */
+function actionsWithoutTime(named: readonly Section[]): Set<string> {
   const removals = named.flatMap((section) => kinds[section].remove ?? [])
   const actions = new Set([...removals.map(actionOf), ...ownershipActions])
   for (const { update, parts = [] } of undated.filter((one) => named.includes(one)).map((one) => kinds[one]))
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
   const apart = named.flatMap((section) => kinds[section].parts ?? []).filter(({ shownBy }) => shownBy)
   for (const { entry } of apart) actions.add(actionOf(entry))
-  const pending = (await pendingSince(db, scope, on)).filter(({ action }) => actions.has(action))
-  for (const entry of pending.slice(0, maxNamed)) found.set(entry.id, culpritOf(entry))
-  const newest = await entriesIn(db, scope)
-    .select(['id', 'action', 'result'])
-    .where('timestamp', '>', since)
-    .orderBy('timestamp', 'desc')
-    .limit(lookBack.entries)
-    .execute()
-  const matching = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
-  for (const { id } of matching.slice(0, maxNamed - found.size)) {
-    const entry = await readEntry(db, scope, id)
-    if (entry) found.set(id, culpritOf(entry))
-  }
-  return found
+  return actions
 }

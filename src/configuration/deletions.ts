@@ -29,6 +29,9 @@ type PruneCandidates = {
   excess: string | undefined
 }
 
+/** A deletion that something is in the way of. */
+type Blocked = { kind: Kind; stored: StoredObject; excess: string | undefined }
+
 /** What the set owns and no file has any more, or what a rollback takes back. */
 export class Deletions {
   readonly #context: PlanContext
@@ -44,6 +47,7 @@ export class Deletions {
   /** Ids of what something refers to. */
   #referred: Set<string> | undefined
   readonly #ended: Section[] = []
+  #blocked: Blocked[] = []
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
@@ -154,9 +158,27 @@ export class Deletions {
       const now = this.#state.get(section, stored.id)
       if (!now || this.#early.has(now.id)) continue
       // What still refers to it goes with the organization.
-      const onConflict = this.#isInDeletedOrg(now) ? () => this.#end(kind, now) : undefined
+      const onConflict = this.#isInDeletedOrg(now)
+        ? () => this.#end(kind, now)
+        : () => this.#blocked.push({ kind, stored: now, excess })
       await this.#delete(kind, now, { excess, onConflict })
       await this.#timeSlice.yieldIfDue()
+    }
+  }
+
+  /** Tries again what could not be deleted yet, such as a group that a condition of a filter is on: groups go before filters. */
+  async makeBlocked(): Promise<void> {
+    for (let isStuck = false; this.#blocked.length > 0; ) {
+      const waiting = this.#blocked
+      this.#blocked = []
+      for (const one of waiting) {
+        const { kind, stored, excess } = one
+        // Once no deletion makes room for another, what stands in the way is a fault.
+        const onConflict = isStuck ? undefined : () => this.#blocked.push(one)
+        await this.#delete(kind, stored, { excess, onConflict })
+        await this.#timeSlice.yieldIfDue()
+      }
+      isStuck = this.#blocked.length === waiting.length
     }
   }
 

@@ -3,7 +3,7 @@ import type { Db } from '../storage/open.ts'
 import { kinds, type Section } from './contract.ts'
 import { placeOf } from './matching.ts'
 import type { PlanContext } from './plan-context.ts'
-import { type AuditedObject, type DesiredObject, namespaceOf, type StoredObject } from './rules.ts'
+import { type DesiredObject, type MissingObject, namespaceOf, type StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -59,10 +59,12 @@ export class Owners {
   }
 
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
-  missing(section: Section, state: State): AuditedObject[] {
+  missing(section: Section, state: State): MissingObject[] {
     const owned = [...(this.#owned.get(section) ?? [])]
-    return owned.flatMap(([id, { set, orgId }]) =>
-      set.id === this.#context.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
+    return owned.flatMap(([id, { set, orgId, name }]) =>
+      set.id === this.#context.setId && state.get(section, id) === undefined
+        ? [{ section, id, orgId, nameInFiles: name }]
+        : [],
     )
   }
 

@@ -7,7 +7,6 @@ import { Adoption } from './adoption.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
 import { type AuditTrail, changesSince, mayReadAudit } from './culprits.ts'
 import { Deletions } from './deletions.ts'
-import { digestOf } from './digest.ts'
 import { endingsShownTo } from './endings.ts'
 import { type Failure, Findings } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
@@ -20,10 +19,19 @@ import { Naming } from './naming.ts'
 import { notComparedOf, omittedSecretsOf, withPlaceholders } from './omitted-secrets.ts'
 import { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import {
+  digestOf,
+  isOfState,
+  movedBesides,
+  movedSections,
+  type StateMark,
+  stateMarkOf,
+  versionOf,
+} from './plan-version.ts'
 import type {
-  AuditedObject,
   ConfigurationRequest,
   DesiredObject,
+  MissingObject,
   References,
   StoredObject,
   Values,
@@ -59,8 +67,7 @@ export class Planner {
   readonly #made = new Map<DesiredObject, StoredObject>()
   /** What the files refer to, by its id. */
   readonly #referred = new Map<string, StoredObject>()
-  /** What the set owned when somebody deleted it. */
-  readonly #missing: AuditedObject[] = []
+  readonly #missing: MissingObject[] = []
 
   constructor(tx: Db, context: PlanContext) {
     this.#tx = tx
@@ -112,8 +119,10 @@ export class Planner {
     }
     this.#found.addFaults([...faults, ...omitted.faults, ...twice.values()])
     const state = await this.#stateMark(named)
-    if (expected && !expected.version.startsWith(state))
-      throw rules.outdatedPlan(await this.changedSince(named, expected.plannedAt))
+    if (expected && !isOfState(expected.version, state)) {
+      const moved = movedSections(expected.version, named, state)
+      throw rules.outdatedPlan(await this.#changedSince(named, moved, expected.plannedAt))
+    }
     for (const item of twice.keys()) this.#found.markItemFailed(kinds[item.section], item)
     for (const section of named) {
       if (this.#found.isHopeless()) break
@@ -124,6 +133,7 @@ export class Planner {
     for (const section of named.toReversed()) {
       if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
     }
+    if (!this.#found.isHopeless()) await this.#deletions.makeBlocked()
     await this.#releases()
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
     await this.#keyLosses.finish()
@@ -139,23 +149,21 @@ export class Planner {
       conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
     } else rules.checkNoFaults(found, this.#found.refusals)
     const about = { fingerprint: cipher.fingerprint, yieldIfDue: this.#yieldIfDue }
-    const version =
-      state +
-      (await digestOf(
-        request,
-        changes,
-        {
-          ends: ends.map(({ of, counts }) => [of, counts]),
-          meant: [this.#resolvedDigest(named), this.#keyLosses.mark],
-        },
-        about,
-      ))
+    const ended = ends.map(({ of, counts }) => rules.canonical([of, counts])).sort()
+    const parts = {
+      state,
+      ends: cipher.fingerprint(rules.canonical([ended, this.#keyLosses.mark])),
+      referred: cipher.fingerprint(rules.canonical(this.#resolvedDigest(named))),
+    }
+    const digest = await digestOf(request, changes, [parts.ends, parts.referred], about)
+    const version = versionOf({ ...parts, digest })
     // What is refused was not tried, and what ends with it not counted: the version would be another.
     if (expected) rules.checkNothingRefused(changes)
     // What is below the objects has changed, or what they refer to, or the plan is not of these files.
     if (expected && expected.version !== version) {
       const referred = sections.filter((section) => this.#state.has(section) && !named.includes(section))
-      throw rules.outdatedPlan(await this.changedSince(referred, expected.plannedAt))
+      const names = await this.#changedSince(referred, [], expected.plannedAt)
+      throw rules.outdatedPlan(names.length > 0 ? names : movedBesides(expected.version, named, parts))
     }
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
     const notCompared = notComparedOf(request, items)
@@ -285,9 +293,11 @@ export class Planner {
   }
 
   /** Equal for two states of the sections that a plan cannot tell apart. */
-  async #stateMark(named: readonly Section[]): Promise<string> {
-    const marks: string[] = []
+  async #stateMark(named: readonly Section[]): Promise<StateMark> {
+    const marks: string[][] = []
     for (const section of named) {
+      const ofSection: string[] = []
+      marks.push(ofSection)
       for (const stored of this.#state.all(section)) {
         const owner = this.#owners.of(stored)
         const whose = this.#owners.isOwn(stored)
@@ -298,33 +308,37 @@ export class Planner {
         // Files set `initial` fields at creation alone: later changes of them do not outdate a plan.
         const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
-        marks.push(hash('sha256', text, 'hex'))
+        ofSection.push(hash('sha256', text, 'hex'))
         await this.#timeSlice.yieldIfDue()
       }
     }
-    const whole = createHash('sha256')
-    for (const mark of marks.sort()) whole.update(mark)
-    return whole.digest('hex').slice(0, 32)
+    return stateMarkOf(marks)
   }
 
-  /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */
-  async changedSince(named: readonly Section[], time: Instant | undefined): Promise<string[]> {
-    if (time === undefined) return []
+  /**
+   * What was changed, made or deleted since a time, with who did it where the caller may read the audit log; of a section that
+   * has moved, though nothing in it says when, its name.
+   */
+  async #changedSince(
+    named: readonly Section[],
+    movedSections: readonly Section[],
+    time: Instant | undefined,
+  ): Promise<string[]> {
+    if (time === undefined) return [...movedSections]
     const { calls, on, scope: tenant } = this.#context
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter((stored) => rules.changedAt(stored) > time)
+    const unnamed = movedSections.filter((section) => !moved.some((stored) => stored.section === section))
     if (!mayReadAudit(calls, on.admitted))
-      return moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`)
+      return [
+        ...moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`),
+        ...unnamed,
+      ]
     const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
     const { now, details } = on
-    return changesSince(this.#tx, scopes, {
-      named,
-      moved,
-      missing: this.#missing,
-      since: time,
-      now,
-      details,
-    })
+    const about = { named, moved, missing: this.#missing, since: time, now, details }
+    const names = await changesSince(this.#tx, scopes, about)
+    return names.length > moved.length ? names : [...names, ...unnamed]
   }
 
   async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {
@@ -448,7 +462,9 @@ export class Planner {
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */
   async #noteName(kind: Kind, item: DesiredObject, stored: StoredObject): Promise<void> {
     const isFollowed = stored.key === item.key
-    if (isFollowed && !(await this.#adoption.mayChange(kind, stored))) return
+    // A plan says it to anybody.
+    const { isRehearsal } = this.#context.on
+    if (isFollowed && !isRehearsal && !(await this.#adoption.mayChange(kind, stored))) return
     const nameInFiles = this.#owners.nameInFiles(stored)
     await this.#owners.noteName(stored, item)
     if (isFollowed && nameInFiles !== null) this.#found.followName(stored, nameInFiles)

@@ -23,6 +23,8 @@ export type CallContext = {
 export type InnerCalls = {
   /** @throws the refusal of a caller who may not call it */
   check(entry: Endpoint, caller: Caller): void
+  /** @throws invalid_request with what the route would say of the form */
+  parse(entry: Endpoint, input: RawInput): { body: unknown }
   /**
    * Does what the route of the entry does, without a request of its own: permission, parsing, handler and audit entry.
    * @throws what the route would answer

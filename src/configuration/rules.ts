@@ -73,6 +73,9 @@ export type References = ReadonlyMap<string, string | string[]>
 /** An object as the audit log knows it. */
 export type AuditedObject = { section: Section; id: string | null; orgId: string | null }
 
+/** What a set owned when somebody deleted it; `nameInFiles`: null where its files cannot rename it. */
+export type MissingObject = AuditedObject & { nameInFiles: string | null }
+
 /** The organization in which an object has its name; null: the partner, as its organizations do. */
 export const namespaceOf = ({ section, orgId }: Pick<StoredObject, 'section' | 'orgId'>): string | null =>
   section === 'organizations' ? null : orgId

@@ -10,6 +10,7 @@ import { type Kind, maxChanges } from './contract.ts'
 import { type Ended, type Ending, EndingWatch, onlyEnding } from './endings.ts'
 import type { Findings } from './findings.ts'
 import type { KeyLosses } from './key-losses.ts'
+import { checkMembershipFields } from './membership-fields.ts'
 import type { PlanContext } from './plan-context.ts'
 import type { CallContext } from './ports.ts'
 import type { StoredObject, Values } from './rules.ts'
@@ -41,6 +42,8 @@ type Step = {
   endings?: readonly Ending[]
   isDeletion?: boolean
 }
+
+type StepBody = (call: (input: RawInput) => Promise<Values>) => Promise<void>
 
 /** Does the steps of a plan, each in a nested transaction, and finds out what is refused, what is at fault, and what ends. */
 export class StepRunner {
@@ -76,7 +79,7 @@ export class StepRunner {
    */
   async run(
     entry: Endpoint,
-    step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
+    step: StepBody,
     {
       path,
       kind,
@@ -123,6 +126,7 @@ export class StepRunner {
       const isThere = dependency?.isThere ?? true
       const isTried = this.#on.isRehearsal && kind.section !== 'memberships' && isThere
       if (refused !== null && !isTried) {
+        if (this.#on.isRehearsal && isThere) await this.#checkFields(entry, step, stored)
         await begin()
         return because(refused)
       }
@@ -152,6 +156,19 @@ export class StepRunner {
         this.#found.fault(fault.path, `${prefix}${fault.message}`)
       return undefined
     }
+  }
+
+  /** Finds out what is at fault with what a step asks for, and does not ask for it. */
+  async #checkFields(entry: Endpoint, step: StepBody, stored: StoredObject | undefined): Promise<void> {
+    const checked = new Error('checked')
+    const check = async (input: RawInput): Promise<never> => {
+      const { body } = this.#context.calls.parse(entry, input)
+      checkMembershipFields(entry, body, stored)
+      throw checked
+    }
+    await step(check).catch((error: unknown) => {
+      if (error !== checked) throw error
+    })
   }
 
   call(entry: Endpoint, { params, ...asked }: RawInput, on: CallContext = this.#on): Promise<Values> {

@@ -2,13 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { permissions } from '../../src/core/permissions.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { outcomeOfResponse, type PendingDelivery } from '../../src/webhooks/deliveries/rules.ts'
 import { getWebhook } from '../../src/webhooks/store.ts'
 import { recordOutcomes } from '../../src/webhooks/worker/outcomes.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
-import { addPartnerUser } from '../world.ts'
+import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
 import { hook, startWithHistory } from './history-fixture.ts'
 
@@ -175,6 +176,44 @@ onEveryDatabase((_, open) => {
       })
       expect(await drift(files)).toEqual([['status', 'System', 'webhook.fail']])
       expect(await refusalOf(files, plan)).toMatch(/^webhooks "Tickets" \(by System at \S+ audit entry/)
+    })
+
+    it('is a section to whoever may not read the audit log, where nothing in it says when', async () => {
+      const { service, world, by, bakery, refusalOf } = await start()
+      const held = permissions.filter((one) => !one.startsWith('audit'))
+      const role = await addRole(service, { partnerId: world.partners.acme }, 'No audit', held)
+      const operator = by(await addPartnerUser(service, 'operator', world.partners.acme, 'all', role))
+      const kept = { org: 'bakery', name: 'Kept' }
+      await operator.apply({ sites: [kept, { ...kept, name: 'Deleted' }] })
+      const files = { sites: [kept, { ...kept, name: 'Deleted' }, { ...kept, name: 'New' }] }
+      const plan = await operator.plan(files)
+      const { data } = await bakery.client.call(api.sites.list, {})
+      const { id } = data.find(({ name }) => name === 'Deleted')!
+      await bakery.client.call(api.sites.remove, { params: { id } })
+      expect(await refusalOf(files, plan, operator)).toBe('sites')
+    })
+
+    it('is what ends, where that alone has changed', async () => {
+      const { acme, service, world, refusalOf } = await start()
+      const { id: orgId } = world.orgs.bakery
+      const maker = service.client(await addOrgUser(service, 'maker', orgId))
+      const member = { org: 'bakery', email: 'maker@example.com', name: 'Maker', role: 'Org Admin' }
+      await acme.apply({ memberships: [member] }, { adopt: true })
+      const files = { memberships: [{ ...member, role: 'Org Viewer' }] }
+      const plan = await acme.plan(files)
+      await maker.call(api.apiKeys.create, { body: { orgId, name: 'New', scopes: ['devices:read'] } })
+      expect(await refusalOf(files, plan)).toBe('what ends with the changes')
+    })
+
+    it('is who deleted what the files call otherwise than whoever renamed it before', async () => {
+      const { acme, bakery, drift } = await start()
+      const files = { sites: [{ org: 'bakery', name: 'Annex' }] }
+      await acme.apply(files)
+      const { data } = await bakery.client.call(api.sites.list, {})
+      const { id } = data.find(({ name }) => name === 'Annex')!
+      await bakery.client.call(api.sites.update, { params: { id }, body: { name: 'Depot' } })
+      await bakery.client.call(api.sites.remove, { params: { id } })
+      expect(await drift(files)).toEqual([[null, 'bakery-admin@example.com', 'site.delete']])
     })
   })
 })

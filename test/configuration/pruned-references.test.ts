@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
 import { kinds, type Section } from '../../src/configuration/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import type { Document } from './fixture.ts'
-import { pruned, startWithHistory } from './history-fixture.ts'
+import { lines, pruned, startWithHistory } from './history-fixture.ts'
 
 const org = 'florist'
 const florist = { slug: org, name: 'Florist' }
@@ -141,6 +142,22 @@ onEveryDatabase((_, open) => {
         ['delete', 'roles'],
       ])
       expect((await bakery.plan(files, pruned)).changes).toEqual([])
+    })
+
+    it('is deleted together with a filter that has a condition on it', async () => {
+      const { acme, bakery } = await startWithHistory(open)
+      const group = { org: 'bakery', name: 'Tills' }
+      await acme.apply({ deviceGroups: [group] })
+      const { data } = await bakery.client.call(api.deviceGroups.list, { query: {} })
+      const { id: value } = data.find(({ name }) => name === 'Tills')!
+      const inGroup = { operator: 'AND', conditions: [{ field: 'groupId', operator: 'equals', value }] }
+      const filter = { org: 'bakery', name: 'In group', conditions: inGroup }
+      await acme.apply({ deviceGroups: [group], filters: [filter] })
+      await expect(acme.plan({ deviceGroups: [] }, pruned)).rejects.toMatchObject({
+        details: [{ message: expect.stringContaining('1 saved filter has a condition on it') }],
+      })
+      const { changes } = await acme.apply({ deviceGroups: [], filters: [] }, pruned)
+      expect(lines(changes)).toEqual(['delete filters In group', 'delete deviceGroups Tills'])
     })
   })
 })

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { endpointsOf, issuer, oidc } from '../sso/provider-fixture.ts'
 import { addPartnerUser, addRole } from '../world.ts'
@@ -175,6 +176,67 @@ onEveryDatabase((_, open) => {
       const { changes } = await reader.plan({ organizations: [] }, pruned)
       expect(changes).toMatchObject([{ action: 'delete', name: 'florist', ends: null }])
       expect(JSON.stringify(changes)).not.toContain('secret')
+    })
+  })
+
+  describe('somebody who may change nothing', () => {
+    const start = async () => {
+      const stage = await startWithHistory(open)
+      const { service, world, by } = stage
+      const roleId = await addRole(service, { partnerId: world.partners.acme }, 'Reader', reads)
+      return {
+        ...stage,
+        reader: by(await addPartnerUser(service, 'reader', world.partners.acme, 'all', roleId)),
+      }
+    }
+    const quentin = { email: 'quentin@example.com', name: 'Quentin', role: 'Partner Viewer' }
+    const nameless = { email: quentin.email, role: quentin.role }
+
+    it.each([
+      ['no role', { email: quentin.email, name: quentin.name }, 'role'],
+      ['no name', nameless, 'name'],
+      ['no organizations to select', { ...quentin, orgAccess: 'selected' }, 'orgs'],
+      ['organizations without selecting them', { ...quentin, orgs: ['bakery'] }, 'orgs'],
+      [
+        'access of a partner in an organization',
+        { ...quentin, org: 'bakery', role: 'Org Viewer', orgAccess: 'all' },
+        'orgAccess',
+      ],
+    ])('is told that a membership has %s', async (_, one, field) => {
+      const { acme, reader } = await start()
+      for (const who of [acme, reader])
+        await expect(who.plan({ memberships: [one] })).rejects.toMatchObject({
+          status: 400,
+          details: expect.arrayContaining([
+            expect.objectContaining({ path: `body.document.memberships.0.${field}` }),
+          ]),
+        })
+    })
+
+    it('is told what access cannot be changed to', async () => {
+      const { acme, reader } = await start()
+      await acme.apply({ memberships: [quentin] })
+      const { orgAccess, orgs } = { orgAccess: 'all', orgs: ['bakery'] }
+      for (const who of [acme, reader])
+        await expect(who.plan({ memberships: [{ ...quentin, orgAccess, orgs }] })).rejects.toMatchObject({
+          details: [{ path: 'body.document.memberships.0.orgs' }],
+        })
+      expect((await reader.plan({ memberships: [{ ...quentin, orgAccess }] })).totals).toMatchObject({
+        update: 1,
+        refused: 1,
+      })
+    })
+
+    it('is told what somebody has renamed as the files call it now', async () => {
+      const { acme, bakery, reader } = await start()
+      await acme.apply({ sites: [{ org: 'bakery', name: 'Annex' }] })
+      const { data } = await bakery.client.call(api.sites.list, {})
+      const { id } = data.find(({ name }) => name === 'Annex')!
+      await bakery.client.call(api.sites.update, { params: { id }, body: { name: 'Depot' } })
+      const { renamedByHand, version } = await acme.plan({ sites: [{ org: 'bakery', name: 'Depot' }] })
+      expect(renamedByHand).toMatchObject([{ name: 'Depot', nameInFiles: 'Annex' }])
+      const seen = await reader.plan({ sites: [{ org: 'bakery', name: 'Depot' }] })
+      expect([seen.renamedByHand, seen.version]).toEqual([renamedByHand, version])
     })
   })
 })

@@ -1,12 +1,13 @@
 import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
-import { certificate } from '../sso/certificates.ts'
+import { certificate, expiredCertificate } from '../sso/certificates.ts'
 import { endpointsOf, issuer, oidc, signedIn, start } from '../sso/provider-fixture.ts'
-import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
+import { addOrgUser, addPartnerUser, addProvider, addRole } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
 
 const { name } = oidc
@@ -307,6 +308,59 @@ onEveryDatabase((kind, open) => {
       await expect(globex.plan(files())).rejects.toMatchObject({ status: 400 })
       const garage = by(world.tokens.acme, world.orgs.garage.id)
       expect((await garage.plan({ ssoProviders: [] }, { prune: true })).changes).toEqual([])
+    })
+
+    describe('that could not be made active today', () => {
+      const active = { ...oidc, ...endpointsOf(issuer), status: 'active' as const, clientSecret: 'hush' }
+      const loseSecret = async ({ service }: Awaited<ReturnType<typeof begin>>, id: string) => {
+        const lost = createCipher(['a key that this service does not have']).seal(
+          'hush',
+          `sso_providers.client_secret.${id}`,
+        )
+        await service.storage.write((tx) =>
+          tx.updateTable('sso_providers').set({ client_secret: lost }).where('id', '=', id).execute(),
+        )
+      }
+
+      it('are taken over all the same, as a secret that no key opens, and get another one', async () => {
+        const stage = await begin()
+        const { acme, service, world } = stage
+        await loseSecret(stage, await addProvider(service, world.orgs.bakery.id, active))
+        const { document } = await acme.exported()
+        const exported = document.ssoProviders!.filter((one) => one.name === name)
+        const adopted = await acme.plan({ ssoProviders: exported }, { adopt: true })
+        expect(adopted.changes).toMatchObject([{ action: 'adopt', refused: null }])
+        const again = exported.map((one) => ({ ...one, clientSecret: 'again' }))
+        const { changes } = await acme.apply({ ssoProviders: again }, { adopt: true })
+        expect(changes).toMatchObject([
+          { action: 'adopt' },
+          { action: 'update', after: { clientSecret: '******** (changed)' } },
+        ])
+      })
+
+      it('are given back', async () => {
+        const stage = await begin()
+        const { acme, service, world, rollBack } = stage
+        const id = await addProvider(service, world.orgs.bakery.id, active)
+        const { applyId } = await acme.apply({ ssoProviders: [{ org: 'bakery', name }] }, { adopt: true })
+        await loseSecret(stage, id)
+        expect((await rollBack(applyId)).changes).toMatchObject([{ action: 'release' }])
+      })
+
+      it('are taken over with a certificate that has expired', async () => {
+        const { acme, service, world } = await begin()
+        const { org: _, ...settings } = saml
+        const old = {
+          ...settings,
+          type: 'saml' as const,
+          certificate: expiredCertificate,
+          status: 'active' as const,
+        }
+        await addProvider(service, world.orgs.bakery.id, { ...old, clientId: null, clientSecret: null })
+        const { document } = await acme.exported()
+        const { changes } = await acme.plan({ ssoProviders: document.ssoProviders! }, { adopt: true })
+        expect(changes.map(({ action }) => action)).not.toContain('update')
+      })
     })
   })
 })

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
-import { digestOf } from '../../src/configuration/digest.ts'
+import { digestOf } from '../../src/configuration/plan-version.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { OutboundFailure } from '../../src/core/outbound.ts'
 import { inTurn } from '../database-depth.ts'
@@ -185,7 +185,7 @@ onEveryDatabase((kind, open) => {
       const digests = await Promise.all(
         ['a key', 'another key', 'a key'].map((key) => {
           const { fingerprint } = createCipher([key])
-          return digestOf(wanted, [], { ends: [], meant: null }, { fingerprint, yieldIfDue: async () => {} })
+          return digestOf(wanted, [], [], { fingerprint, yieldIfDue: async () => {} })
         }),
       )
       expect(new Set(digests).size).toBe(2)

@@ -66,6 +66,7 @@ const bounds: Record<string, string> = {
   'src/audit/verifier/verifier.ts #buffered': 'the longest line',
   'src/audit/verifier/verifier.ts #restores': 'those of the header, one line',
   'src/configuration/adoption.ts #adopted': 'objects of one request',
+  'src/configuration/deletions.ts #blocked': 'deletions of one request',
   'src/configuration/deletions.ts #early': 'objects of one request',
   'src/configuration/deletions.ts #ended': 'objects of one request',
   'src/configuration/deletions.ts #pruneCandidates': 'code',

@@ -77,7 +77,7 @@ export const configurationApplies = {
     params,
     body: z.strictObject({
       ...pruning,
-      version: text(64, 1).describe('The version of the plan'),
+      version: text(200, 1).describe('The version of the plan'),
       plannedAt: instant
         .optional()
         .describe('When it was planned: a conflict then names what has changed since'),
