@@ -21,6 +21,7 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   /** Fields that were changed and that the service does not tell. */
   hidden?: readonly string[]
   ends?: AppliedChange['ends'] | undefined
+  formerId?: string | undefined
 }
 
 type Mark = { faults: number; changes: number; ends: number }
@@ -111,7 +112,7 @@ export class Findings {
 
   addApplied(
     stored: StoredObject,
-    { action, before, after, former = stored.record, hidden = [], ends }: NewlyApplied,
+    { action, before, after, former = stored.record, hidden = [], ends, formerId }: NewlyApplied,
   ): void {
     const { section, id, orgId, key, record } = stored
     const { name: nameInFiles = key } = this.#owners.of(stored) ?? {}
@@ -142,6 +143,7 @@ export class Findings {
       ids,
       withheld,
       ...(notMadeAgain !== undefined && { notMadeAgain }),
+      ...(formerId !== undefined && { formerId }),
       ...(ends && { ends }),
     })
   }

@@ -98,7 +98,12 @@ export class Steps {
     this.#found.keep(stored.id)
     this.#runner.widen(stored)
     await this.#owners.own(stored, item)
-    this.#found.addApplied(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
+    this.#found.addApplied(stored, {
+      action: 'create',
+      before: null,
+      after: this.#state.file(kind, stored),
+      formerId: item.identity?.id,
+    })
     return stored
   }
 

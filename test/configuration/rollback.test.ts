@@ -258,6 +258,22 @@ onEveryDatabase((kind, open) => {
       await expect(acme.planBack(applyId)).rejects.toMatchObject({ status: 409 })
     })
 
+    it('follows another, from the last apply to the first, also where it made things again', async () => {
+      const { acme } = await startWithHistory(open)
+      const none = Object.fromEntries(Object.keys(first).map((section) => [section, []]))
+      const exports = [(await acme.exported()).document]
+      const applies: string[] = []
+      for (const files of [first, second, none, first, second]) {
+        const { applyId } = await acme.apply(files, { prune: true, pruneLimit: 30 })
+        applies.push(applyId)
+        exports.push((await acme.exported()).document)
+      }
+      for (const [at, applyId] of [...applies.entries()].toReversed()) {
+        await acme.rollBack(applyId, undefined, { prune: true, pruneLimit: 30 })
+        expect((await acme.exported()).document).toEqual(exports[at])
+      }
+    })
+
     it('shows and does nothing that its caller may not', async () => {
       const { service, world, by, acme, bakery } = await startWithHistory(open)
       const { id } = world.orgs.bakery

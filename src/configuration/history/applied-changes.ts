@@ -27,7 +27,36 @@ export type AppliedChange = {
   notMadeAgain?: string
   /** How much of each kind it ended besides, for good. */
   ends?: Readonly<Counts>
+  /** What a rollback has made again had this id. */
+  formerId?: string
 }
+
+/** The id that an object has today: what was made again has another. */
+export type IdToday = (id: string) => string
+
+/** The ids of today of what later rollbacks have made again, in their order. */
+export function idsToday(restored: readonly AppliedChange[]): IdToday {
+  const ids = new Map(
+    restored.flatMap(({ id, formerId }) => (formerId === undefined ? [] : [[formerId, id]])),
+  )
+  const today: IdToday = (id) => {
+    const next = ids.get(id)
+    return next === undefined ? id : today(next)
+  }
+  return today
+}
+
+export const withIdsToday = (change: AppliedChange, today: IdToday): AppliedChange => ({
+  ...change,
+  id: today(change.id),
+  orgId: change.orgId && today(change.orgId),
+  ids: { before: mapIds(change.ids.before, today), after: mapIds(change.ids.after, today) },
+})
+
+const mapIds = (ids: Ids, today: IdToday): Ids =>
+  Object.fromEntries(
+    Object.entries(ids).map(([name, id]) => [name, typeof id === 'string' ? today(id) : id.map(today)]),
+  )
 
 /** Ids of what some fields of a record name. */
 export const idsIn = (section: Section, record: Values, fields: Values | null): Ids =>
@@ -113,5 +142,6 @@ const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => (
   },
   withheld: one.action === 'create' ? [] : [...one.withheld, ...next.withheld],
   ...(next.notMadeAgain !== undefined && { notMadeAgain: next.notMadeAgain }),
+  ...(one.formerId !== undefined && { formerId: one.formerId }),
   ...((one.ends ?? next.ends) && { ends: addCounts([one.ends, next.ends])! }),
 })

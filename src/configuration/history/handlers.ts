@@ -19,6 +19,7 @@ import {
   withScope,
 } from '../tenant.ts'
 import { configurationOf, recordApply } from './applied.ts'
+import { idsToday, withIdsToday } from './applied-changes.ts'
 import type { configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
 
@@ -34,16 +35,18 @@ async function rollBack(
   tx: Db,
   { calls, cipher }: On,
   { tenant, on, setId }: { tenant: ConfiguredTenant; on: CallContext; setId: string | undefined },
-  { apply: { id, set, canRollBack }, nameChanges }: FoundApply,
+  { apply, nameChanges }: FoundApply,
   pruning: { prune: boolean; pruneLimit?: number | undefined },
   expected?: { version: string; plannedAt?: Instant | undefined },
 ) {
+  const { id, set, canRollBack } = apply
   if (!canRollBack)
     throw new Problem(
       'conflict',
       'This apply cannot be rolled back: its values are not kept any more; apply an older revision of the files',
     )
-  const rolledBack = await store.changesOf(tx, cipher, tenant.scope, id)
+  const changes = await store.changesOf(tx, cipher, tenant.scope, id)
+  const today = idsToday(await store.restoredSince(tx, cipher, tenant.scope, tenant.owner, apply))
   const request = { set, document: {}, adopt: false, ...pruning }
   const run = new Planner(tx, {
     calls,
@@ -52,8 +55,12 @@ async function rollBack(
     ...tenant,
     request,
     setId,
-    rolledBack,
-    nameChanges,
+    rolledBack: changes.map((change) => withIdsToday(change, today)),
+    nameChanges: nameChanges.map((change) => ({
+      ...change,
+      id: today(change.id),
+      orgId: change.orgId && today(change.orgId),
+    })),
   })
   const made = await run.plan(expected)
   return { made: { ...made, lost: [...run.lost] }, applied: run.applied, nameChanges: run.nameChanges }

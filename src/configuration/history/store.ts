@@ -7,6 +7,7 @@ import type { Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
+import { after } from '../../storage/query/expressions.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { inScopeHistory, inTenants } from '../../storage/query/scope.ts'
 import type { ConfigurationApplyRow } from '../../storage/schema/tables.ts'
@@ -126,6 +127,31 @@ export async function changesOf(
     if (applied.length % atOnce === 0) await setImmediate()
   }
   return applied
+}
+
+/** What later rollbacks of a set have made again, as far as it is kept. */
+export async function restoredSince(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  owner: SetOwner,
+  { id, set, appliedAt }: Pick<ConfigurationApply, 'id' | 'set' | 'appliedAt'>,
+): Promise<AppliedChange[]> {
+  const rollbacks = await appliesIn(db, scope)
+    .select('id')
+    .where('owner', '=', ownerId(owner))
+    .where('set_name', '=', set)
+    .where('rolls_back', 'is not', null)
+    .where(after(['applied_at', 'id'], [appliedAt, id]))
+    .orderBy('applied_at')
+    .orderBy('id')
+    .execute()
+  const restored: AppliedChange[] = []
+  for (const rollback of rollbacks) {
+    const changes = await changesOf(db, cipher, scope, rollback.id)
+    restored.push(...changes.filter(({ formerId }) => formerId !== undefined))
+  }
+  return restored
 }
 
 export type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rollsBack'> & {
