@@ -10,7 +10,7 @@ export default class ConfigExport extends ApiCommand {
   static override examples = [
     'svc config export > production.yaml',
     'svc config export --org blue-bakery > blue-bakery.yaml',
-    'svc config export --merge production.yaml > merged.yaml',
+    'svc config export --merge production.yaml --set production > merged.yaml',
     'svc config export --json --jq .uncovered',
   ]
 
@@ -19,6 +19,7 @@ export default class ConfigExport extends ApiCommand {
       description: 'Print this file with what has changed: its comments, order and variables stay',
       helpValue: 'FILE',
     }),
+    set: string({ description: 'Leave out what other sets than this one own', helpValue: 'NAME' }),
     ...variableFlags,
     ...partnerFlag,
   }

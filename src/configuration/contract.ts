@@ -220,7 +220,7 @@ export const configuration = {
     summary: 'Say what there is, in the form of a file',
     tag,
     access: reads,
-    query,
+    query: query.extend({ set: slug.optional().describe('Leave out what other sets than this one own') }),
     reply: z.object({
       document: z.record(z.string(), z.array(z.record(z.string(), z.unknown()))),
       skipped: z

@@ -2,6 +2,7 @@ import { sealPendingFor } from '../audit/outbox.ts'
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
 import { safeParse } from '../core/schema.ts'
+import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
@@ -10,6 +11,7 @@ import { type configuration, kinds, type Plan, type Section, sections, uncovered
 import { mayReadAudit, withCulprits } from './culprits.ts'
 import { configurationOf, recordApply } from './history/applied.ts'
 import { configurationApplyHandlers } from './history/handlers.ts'
+import { ownedPages } from './owners.ts'
 import { Planner } from './planner.ts'
 import type { InnerCalls } from './ports.ts'
 import {
@@ -111,7 +113,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
           const tenant = await findConfiguredTenant(storage.read, scope, query)
-          return exported(storage.heavy, on, caller, { ...tenant, now })
+          return exported(storage.heavy, on, caller, { ...tenant, now, set: query.set })
         },
         run: async (_, found) => found,
       }),
@@ -163,7 +165,7 @@ async function exported(
   db: Db,
   { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
   caller: Caller,
-  { scope, owner, now }: ConfiguredTenant & { now: Instant },
+  { scope, owner, now, set }: ConfiguredTenant & { now: Instant; set: string | undefined },
 ) {
   const state = new State(db, { scope, cipher, owner, now })
   const document: Record<string, Values[]> = {}
@@ -186,12 +188,15 @@ async function exported(
     for (const { field } of readableParts(calls, section, caller, []))
       await state.readPart(section, field, true)
   }
+  const setId = set && (await store.findSet(db, scope, owner, set))
   for (const section of readable) {
+    const others = set === undefined ? undefined : await otherOwners(db, scope, section, setId)
     const objects: { order: string; object: Values }[] = []
     for (const stored of state.all(section)) {
       await yieldIfDue()
       const org = state.org(stored)
-      const reason = unsayable(state, section, stored)
+      const other = others?.get(stored.id)
+      const reason = other ? `belongs to the set "${other}"` : unsayable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })
       else {
         const object = { ...(org !== null && { org }), ...sayable(state, section, stored) }
@@ -202,6 +207,19 @@ async function exported(
     document[section] = objects.map(({ object }) => object)
   }
   return { document, skipped, uncovered: uncoveredBy(own) }
+}
+
+/** Names of the sets that own objects of a section, by the id of the object, but for one set. */
+async function otherOwners(
+  db: Db,
+  scope: Scope,
+  section: Section,
+  setId: string | undefined,
+): Promise<Map<string, string>> {
+  const others = new Map<string, string>()
+  for await (const owned of ownedPages(db, scope, section))
+    for (const { id, ownership } of owned) if (ownership.set.id !== setId) others.set(id, ownership.set.name)
+  return others
 }
 
 const orderOf = ({ org, slug, email, name }: Record<string, unknown>): string =>

@@ -1,4 +1,5 @@
 import { pagesById } from '../core/page.ts'
+import type { Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
 import { kinds, type Section } from './contract.ts'
 import { placeOf } from './matching.ts'
@@ -7,7 +8,9 @@ import { type DesiredObject, type MissingObject, namespaceOf, type StoredObject 
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
-const rows = 2000
+/** The owned objects of a section, of every set. */
+export const ownedPages = (db: Db, scope: Scope, section: Section) =>
+  pagesById(2000, (page) => store.listOwned(db, scope, section, page))
 
 /** Which set owns each object of the sections that were read. */
 export class Owners {
@@ -25,8 +28,7 @@ export class Owners {
   async read(section: Section, yieldIfDue: () => Promise<void>): Promise<void> {
     const owned = new Map<string, store.Ownership>()
     this.#owned.set(section, owned)
-    const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#context.scope, section, page))
-    for await (const found of pages) {
+    for await (const found of ownedPages(this.#tx, this.#context.scope, section)) {
       for (const { id, ownership } of found) owned.set(id, ownership)
       await yieldIfDue()
     }

@@ -212,4 +212,31 @@ onEveryDatabase((kind, open) => {
       expect((await bakery.plan({ scripts })).changes).toEqual([])
     })
   })
+
+  it('is exported without what others own, and that is planned by it', async () => {
+    const { acme, bakery } = await start()
+    const site = (name: string) => ({ org: 'bakery', name })
+    await acme.apply({ sites: [site('A')] }, { set: 'a' })
+    await acme.apply({ sites: [site('B')] }, { set: 'b' })
+    await bakery.apply({ sites: [{ name: 'C' }] }, { set: 'a' })
+    for (const [set, own, others] of [
+      ['a', 'A', ['B', 'C']],
+      ['b', 'B', ['A', 'C']],
+      ['new', undefined, ['A', 'B', 'C']],
+    ] as const) {
+      const query = { set }
+      const { document, skipped } = await acme.client.call(api.configuration.export, { query })
+      const names = (document.sites ?? []).map(({ name }) => name)
+      expect(names.filter((name) => ['A', 'B', 'C'].includes(String(name)))).toEqual(own ? [own] : [])
+      expect(skipped.filter(({ section }) => section === 'sites')).toMatchObject(
+        others.map((name) => ({
+          org: 'bakery',
+          name,
+          reason: expect.stringContaining('belongs to the set'),
+        })),
+      )
+      const { changes } = await acme.plan({ sites: document.sites! }, { set, adopt: true })
+      expect(changes.every(({ action, name }) => action === 'adopt' && name !== own)).toBe(true)
+    }
+  })
 })

@@ -277,12 +277,18 @@ export async function exportFile(
   session: CommandContext,
   {
     merge,
+    set,
     env = [],
     partner,
-  }: { merge?: string | undefined; env?: string[] | undefined; partner?: string | undefined },
+  }: {
+    merge?: string | undefined
+    set?: string | undefined
+    env?: string[] | undefined
+    partner?: string | undefined
+  },
 ): Promise<void> {
   const before = merge === undefined ? undefined : readMergedFile(merge)
-  const query = await namedTenant(session, partner)
+  const query = { ...(await namedTenant(session, partner)), ...(set !== undefined && { set }) }
   const sent = session.client.request(configuration.export, { query })
   const reply = (await withSpinner('Reading', sent)) as z.output<typeof configuration.export.reply>
   // Whatever the format, it may be read again as a file, in which a record must not name a variable.
