@@ -394,9 +394,10 @@ async function recently(
       .orderBy('timestamp', 'desc')
       .limit(lookBack.entries)
       .execute()
-    for (const { id, action, result } of newest) {
+    const matching = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
+    for (const { id } of matching.slice(0, bounds.objects)) {
       if (found.size >= maxNamed) break
-      const entry = result === 'success' && actions.has(action) ? await readEntry(db, whose, id) : undefined
+      const entry = await readEntry(db, whose, id)
       if (entry && isMeant(entry)) found.set(id, culpritOf(entry))
     }
   }

@@ -172,7 +172,9 @@ export class Deletions {
       const waiting = this.#blocked
       this.#blocked = []
       for (const one of waiting) {
-        const { kind, stored, excess } = one
+        const { kind, excess } = one
+        const stored = this.#state.get(kind.section, one.stored.id)
+        if (!stored) continue
         // Once no deletion makes room for another, what stands in the way is a fault.
         const onConflict = isStuck ? undefined : () => this.#blocked.push(one)
         await this.#delete(kind, stored, { excess, onConflict })

@@ -97,12 +97,13 @@ export async function getApply(
 
 const placeOf = (id: string) => `config_changes.content.${id}` as const
 
-/** What an apply did, in its order. @throws conflict when its values cannot be opened */
+/** What an apply did, or what it made alone, in its order. @throws conflict when its values cannot be opened */
 export async function changesOf(
   db: Db,
   cipher: Cipher,
   scope: Scope,
   applyId: string,
+  action?: 'create',
 ): Promise<AppliedChange[]> {
   const rows = await db
     .selectFrom('config_changes')
@@ -113,6 +114,7 @@ export async function changesOf(
       appliesIn(db, ofOne(scope)).select('config_applies.id').where('config_applies.id', '=', applyId),
     )
     .where('content', 'is not', null)
+    .$if(action !== undefined, (changes) => changes.where('action', '=', action!))
     .orderBy('position')
     .execute()
   const applied: AppliedChange[] = []
@@ -148,8 +150,7 @@ export async function restoredSince(
     .execute()
   const restored: AppliedChange[] = []
   for (const rollback of rollbacks) {
-    const changes = await changesOf(db, cipher, scope, rollback.id)
-    restored.push(...changes.filter(({ formerId }) => formerId !== undefined))
+    restored.push(...(await changesOf(db, cipher, scope, rollback.id, 'create')))
   }
   return restored
 }
