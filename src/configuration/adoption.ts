@@ -150,8 +150,8 @@ export class Adoption {
         throw undone
       })
     } catch (error) {
-      // What is at fault with it was so before, such as a secret that no key opens any more. Who may change it is decided first.
-      const isOfObject = error instanceof Problem && error.code === 'invalid_request'
+      // What is at fault with it was so before.
+      const isOfObject = kind.refusesFirst && error instanceof Problem && error.code === 'invalid_request'
       if (error !== undone && !isOfObject) throw error
     }
   }

@@ -285,7 +285,7 @@ async function deletionOf(db: Db, scopes: Scopes, subject: AuditedObject): Promi
 /** Most that a refusal names. */
 const maxNamed = 10
 
-/** What has moved since a plan, with who did it. */
+/** What has moved since a plan, with who did it, and the sections that this is of. */
 export async function changesSince(
   db: Db,
   scopes: Scopes,
@@ -298,7 +298,7 @@ export async function changesSince(
     /** What each entry of the apply that is refused says: it has moved nothing. */
     details: Values
   },
-): Promise<string[]> {
+): Promise<{ names: string[]; ofSections: ReadonlySet<Section> }> {
   const lines: string[] = []
   // Whoever applies at the same moment has just committed, and is the one to name.
   const pending = await pendingSince(db, scopes.scope, on)
@@ -317,8 +317,21 @@ export async function changesSince(
     const deletion = waiting ? culpritOf(waiting) : await deletionOf(db, scopes, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
   }
-  const others = [...found.values()].map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`)
-  return [...lines, ...others]
+  const others = [...found.values()]
+  const isNamed = (section: Section) =>
+    on.moved.some((stored) => stored.section === section) ||
+    others.some(({ action }) => actionsOf(section).includes(action))
+  return {
+    names: [...lines, ...others.map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`)],
+    ofSections: new Set(on.named.filter(isNamed)),
+  }
+}
+
+/** Actions that change objects of a section, or delete them. */
+function actionsOf(section: Section): string[] {
+  const { update, ofSystem, remove, parts = [] }: Kind = kinds[section]
+  const entries = [update, ofSystem?.update, remove, ...parts.map(({ entry }) => entry)]
+  return entries.flatMap((entry) => (entry ? [actionOf(entry)] : []))
 }
 
 async function newestSince(db: Db, scopes: Scopes, about: AuditedObject, since: Instant) {

@@ -328,17 +328,18 @@ export class Planner {
     const { calls, on, scope: tenant } = this.#context
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter((stored) => rules.changedAt(stored) > time)
-    const unnamed = movedSections.filter((section) => !moved.some((stored) => stored.section === section))
-    if (!mayReadAudit(calls, on.admitted))
+    if (!mayReadAudit(calls, on.admitted)) {
+      const unnamed = movedSections.filter((section) => !moved.some((stored) => stored.section === section))
       return [
-        ...moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`),
         ...unnamed,
+        ...moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`),
       ]
+    }
     const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
     const { now, details } = on
     const about = { named, moved, missing: this.#missing, since: time, now, details }
-    const names = await changesSince(this.#tx, scopes, about)
-    return names.length > moved.length ? names : [...names, ...unnamed]
+    const { names, ofSections } = await changesSince(this.#tx, scopes, about)
+    return [...movedSections.filter((section) => !ofSections.has(section)), ...names]
   }
 
   async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { readConfiguration } from '../../src/cli/config/files.ts'
 import { exportedYaml, mergedYaml } from '../../src/cli/config/yaml.ts'
 import { Home } from './run.ts'
@@ -280,6 +281,66 @@ ${annex}`
     const ada = { email: 'ada@example.com', role: 'Partner Viewer', orgAccess: 'all' }
     expect(merge(text, { memberships: [ada] })).toBe(
       text.replace('selected', 'all').replace('    orgs: [bakery]\n', ''),
+    )
+  })
+
+  it.each([
+    ['an empty list', 'sites:\n  # add sites here\n  []\n', ['B'], ['# add sites here']],
+    ['the line of the key', 'sites: # of bakery\n  - { name: A }\n  - { name: B }\n', ['B'], ['# of bakery']],
+    ['a head', 'sites:\n  # head\n\n  - { name: A }\n  - { name: B }\n', ['B'], ['# head']],
+    ['a list in brackets', 'sites:\n  # which\n  [{ name: A }, { name: B }]\n', ['B'], ['# which']],
+    [
+      'lines that end in CRLF',
+      'sites:\r\n  # head\r\n\r\n  # gone\r\n  - { name: A }\r\n  - { name: B }\r\n',
+      ['B'],
+      ['# head'],
+    ],
+  ])('keeps the comment of %s', (_, text, names, comments) => {
+    const merged = merge(text, { sites: names.map((name) => ({ name })) })
+    for (const comment of comments) expect(merged).toContain(comment)
+    expect(merged).not.toContain('# gone')
+    expect(merge(merged, { sites: names.map((name) => ({ name })) })).toBe(merged)
+  })
+
+  it('keeps both comments of a first item that is not the first any more', () => {
+    const text = `organizations:
+  - slug: bakery
+    settings:
+      shifts:
+        # of the night
+        -
+          # from ten
+          name: x
+        - name: y
+`
+    const settings = { shifts: [{ name: 'y' }, { name: 'x' }] }
+    expect(merge(text, { organizations: [{ slug: 'bakery', settings }] })).toMatch(
+      /name: y\n +# of the night\n[^y]*# from ten\n/,
+    )
+  })
+
+  it.each([
+    ['without null', '{ links: [{ name: a, url: null }] }', { links: [{ name: 'b' }] }],
+    [
+      'without what it had from <<',
+      '{ base: &b { u: 1 }, links: [{ <<: *b, v: 2 }] }',
+      { base: { u: 1 }, links: [{ v: 3 }] },
+    ],
+  ])('makes an item of a list what there is, %s', (_, settings, present) => {
+    const text = `organizations:\n  - { slug: bakery, settings: ${settings} }\n`
+    const merged = merge(text, { organizations: [{ slug: 'bakery', settings: present }] })
+    expect(parse(merged, { merge: true })).toEqual({ organizations: [{ slug: 'bakery', settings: present }] })
+  })
+
+  it('sees the organizations that another set owns', () => {
+    const text = 'sites:\n  - { org: bakery, name: Main, timezone: UTC }\n  - { org: bakery, name: Gone }\n'
+    const skipped = [
+      { section: 'organizations', org: null, name: '*', reason: 'selected' },
+      { section: 'organizations', org: null, name: 'bakery', reason: 'belongs to the set "base"' },
+    ]
+    const sites = [{ org: 'bakery', name: 'Main', timezone: 'Europe/Paris' }]
+    expect(merging(text, { organizations: [], sites }, skipped).text).toBe(
+      'sites:\n  - { org: bakery, name: Main, timezone: Europe/Paris }\n',
     )
   })
 })

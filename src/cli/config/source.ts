@@ -48,11 +48,13 @@ function standard(name: string): string {
 export class Source {
   readonly document: Document
   readonly file: string
+  readonly #text: string
   readonly #lines = new LineCounter()
   readonly #targets = new Map<Alias, Node>()
 
   constructor(file: string, text: string) {
     this.file = file
+    this.#text = text
     this.document = parseDocument(text, { lineCounter: this.#lines, merge: true })
     const anchors = new Map<string, Node>()
     visit(this.document, {
@@ -132,6 +134,12 @@ export class Source {
       } else break
     }
     return this.#position(offset)
+  }
+
+  /** How many lines right above a node are comments alone. */
+  commentLinesAbove(node: Node): number {
+    const above = this.#text.slice(0, offsetOf(node)).split('\n').slice(0, -1)
+    return above.length - 1 - above.findLastIndex((line) => !/^\s*#/.test(line))
   }
 
   #position(offset: number) {

@@ -91,7 +91,10 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
   const kept = new Set<Exported['skipped'][number]>()
   // Of organizations that the caller does not see the export says nothing: they are not gone.
   const isPartial = skipped.some(({ section, name }) => section === 'organizations' && name === wholeSection)
-  const visibleOrgs = new Set(present.organizations?.map(({ slug }) => slug))
+  const visibleOrgs = new Set<unknown>([
+    ...(present.organizations?.map(({ slug }) => slug) ?? []),
+    ...objects.filter(({ section }) => section === 'organizations').map(({ name }) => name),
+  ])
   const isUnseen = (section: Section, { org, slug }: Values): boolean =>
     isPartial &&
     present.organizations !== undefined &&
@@ -150,7 +153,7 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
       return values !== undefined
     })
     const made = [...left.values()].map((values) => document.createNode(values))
-    setItems(list, [...list.items.filter((_, at) => stays[at]), ...made])
+    setItems(source, list, [...list.items.filter((_, at) => stays[at]), ...made])
   }
   if (faults.length > 0) throw faultsError(faults)
   checkAnchors(source)
@@ -232,29 +235,38 @@ function mergeList(
     const item = gone[at]
     if (isChanged && isMap(item) && isJsonObject(one.value)) {
       mergeInto(source, item, one.value)
-      one.node = item
-    } else one.node = source.document.createNode(one.value)
+      // A list is replaced as a whole: null, and what comes from `<<`, are values of it.
+      if (isDeepStrictEqual(source.json(item), one.value)) one.node = item
+    }
+    one.node ??= source.document.createNode(one.value)
   }
   const places = new Map(list.items.map((item, at) => [item, at]))
   const placeOf = ({ node }: { node: unknown }) => places.get(node) ?? list.items.length
   const ordered = wanted.toSorted((one, other) => placeOf(one) - placeOf(other))
   const kept = isSame(ordered.map(({ value }) => value)) ? ordered : wanted
   setItems(
+    source,
     list,
     kept.map(({ node }) => node),
   )
 }
 
-/** The library has the comment above the first item of a list as one of the list. */
-function setItems(list: YAMLSeq, items: unknown[]): void {
+/**
+ * Gives a list other items. The library has all comments above the first item of a list as comments of the list: those right
+ * above it go where it goes. In a list in brackets each item has its own.
+ */
+function setItems(source: Source, list: YAMLSeq, items: unknown[]): void {
   const [first] = list.items
   const { commentBefore } = list
   list.items = items
-  if (!commentBefore || items[0] === first) return
-  const paragraphs = commentBefore.split('\n\n')
-  const ofFirst = paragraphs.pop()!
-  list.commentBefore = paragraphs.length > 0 ? paragraphs.join('\n\n') : null
-  if (isNode(first) && items.includes(first)) first.commentBefore = ofFirst
+  if (!commentBefore || first === undefined || list.flow || items[0] === first) return
+  const count = source.commentLinesAbove(list)
+  if (count === 0) return
+  const lines = commentBefore.split('\n')
+  const ofFirst = lines.splice(-count).join('\n')
+  list.commentBefore = lines.join('\n').trimEnd() || null
+  if (isNode(first) && items.includes(first))
+    first.commentBefore = [ofFirst, first.commentBefore].filter(Boolean).join('\n')
 }
 
 /** Whether the service reads the value in the file as the one that it has: a list may be in another order, an address in capitals. */

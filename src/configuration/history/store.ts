@@ -97,14 +97,25 @@ export async function getApply(
 
 const placeOf = (id: string) => `config_changes.content.${id}` as const
 
-/** What an apply did, or what it made alone, in its order. @throws conflict when its values cannot be opened */
+/** What an apply did, in its order. @throws conflict when its values cannot be opened */
 export async function changesOf(
   db: Db,
   cipher: Cipher,
   scope: Scope,
   applyId: string,
-  action?: 'create',
 ): Promise<AppliedChange[]> {
+  const { applied, isWhole } = await openedChanges(db, cipher, scope, applyId)
+  if (isWhole) return applied
+  throw new Problem('conflict', 'This apply cannot be rolled back: no key of the service opens its values')
+}
+
+async function openedChanges(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  applyId: string,
+  action?: 'create',
+): Promise<{ applied: AppliedChange[]; isWhole: boolean }> {
   const rows = await db
     .selectFrom('config_changes')
     .select(['id', 'content'])
@@ -120,15 +131,11 @@ export async function changesOf(
   const applied: AppliedChange[] = []
   for (const { id, content } of rows) {
     const text = cipher.tryOpen(content!, placeOf(id))
-    if (text === undefined)
-      throw new Problem(
-        'conflict',
-        'This apply cannot be rolled back: no key of the service opens its values',
-      )
+    if (text === undefined) return { applied, isWhole: false }
     applied.push(JSON.parse(text) as AppliedChange)
     if (applied.length % atOnce === 0) await setImmediate()
   }
-  return applied
+  return { applied, isWhole: true }
 }
 
 /** What later rollbacks of a set have made again, as far as it is kept. */
@@ -150,7 +157,7 @@ export async function restoredSince(
     .execute()
   const restored: AppliedChange[] = []
   for (const rollback of rollbacks) {
-    restored.push(...(await changesOf(db, cipher, scope, rollback.id, 'create')))
+    restored.push(...(await openedChanges(db, cipher, scope, rollback.id, 'create')).applied)
   }
   return restored
 }

@@ -106,6 +106,8 @@ export type KindEntries = {
   decides?: boolean
   /** What the values that a change asks for decide, in the form of a file, where a plan does not try it; undefined: it has none. */
   decided?(asked: Readonly<Record<string, unknown>>): Record<string, unknown>
+  /** Its update knows who may change it before it finds fault with what is stored, such as a secret that no key opens. */
+  refusesFirst?: boolean
   /** Fields whose change the audit log records under another name. */
   recorded?: Readonly<Record<string, string>>
   /** Fields for what is made, which are let be afterwards. */
@@ -330,6 +332,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     asMade: { status: 'inactive' },
     called: { defaultRoleId: 'defaultRole' },
     decides: true,
+    refusesFirst: true,
     bound: { field: 'clientSecret', to: 'tokenUrl', none: null, isElsewhere: leadsElsewhere },
     placeholders: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
