@@ -25,11 +25,16 @@ export class Owners {
     this.#context = context
   }
 
-  async read(section: Section, yieldIfDue: () => Promise<void>): Promise<void> {
+  /** After the section was read: of what is there, the ids are kept once. */
+  async read(section: Section, state: State, yieldIfDue: () => Promise<void>): Promise<void> {
     const owned = new Map<string, store.Ownership>()
     this.#owned.set(section, owned)
     for await (const found of ownedPages(this.#tx, this.#context.scope, section)) {
-      for (const { id, ownership } of found) owned.set(id, ownership)
+      for (const { id, ownership } of found) {
+        const stored = state.get(section, id)
+        if (stored) owned.set(stored.id, { ...ownership, orgId: stored.orgId })
+        else owned.set(id, ownership)
+      }
       await yieldIfDue()
     }
   }

@@ -29,11 +29,13 @@ export function versionOf({ state, digest, ends, referred }: VersionParts): stri
 export const isOfState = (version: string, state: StateMark): boolean =>
   version.startsWith(state.whole.slice(0, whole))
 
-/** Of the marks of the objects of each section, in any order. */
-export function stateMarkOf(marks: readonly (readonly string[])[]): StateMark {
-  const ofSections = marks.map((ofOne) => hash('sha256', ofOne.toSorted().join(''), 'hex'))
-  return { whole: hash('sha256', ofSections.join(''), 'hex'), ofSections }
-}
+/** Of the marks of the objects of a section, in any order. */
+export const sectionMarkOf = (marks: string[]): string => hash('sha256', marks.sort().join(''), 'hex')
+
+export const stateMarkOf = (ofSections: readonly string[]): StateMark => ({
+  whole: hash('sha256', ofSections.join(''), 'hex'),
+  ofSections,
+})
 
 /** The sections whose objects have moved; none where the version is of other sections. */
 export function movedSections(version: string, named: readonly Section[], state: StateMark): Section[] {

@@ -25,6 +25,7 @@ import {
   movedBesides,
   movedSections,
   type StateMark,
+  sectionMarkOf,
   stateMarkOf,
   versionOf,
 } from './plan-version.ts'
@@ -272,7 +273,7 @@ export class Planner {
       const isReferred = named.some((from) => kinds[from].fields.some(({ refersTo }) => refersTo === section))
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
       await this.#state.read(section, this.#yieldIfDue)
-      await this.#owners.read(section, this.#yieldIfDue)
+      await this.#owners.read(section, this.#state, this.#yieldIfDue)
       if (!isNamed) continue
       for (const { field, isRequested } of readableParts(
         calls,
@@ -294,10 +295,9 @@ export class Planner {
 
   /** Equal for two states of the sections that a plan cannot tell apart. */
   async #stateMark(named: readonly Section[]): Promise<StateMark> {
-    const marks: string[][] = []
+    const ofSections: string[] = []
     for (const section of named) {
-      const ofSection: string[] = []
-      marks.push(ofSection)
+      const marks: string[] = []
       for (const stored of this.#state.all(section)) {
         const owner = this.#owners.of(stored)
         const whose = this.#owners.isOwn(stored)
@@ -308,11 +308,12 @@ export class Planner {
         // Files set `initial` fields at creation alone: later changes of them do not outdate a plan.
         const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
-        ofSection.push(hash('sha256', text, 'hex'))
+        marks.push(hash('sha256', text, 'hex'))
         await this.#timeSlice.yieldIfDue()
       }
+      ofSections.push(sectionMarkOf(marks))
     }
-    return stateMarkOf(marks)
+    return stateMarkOf(ofSections)
   }
 
   /**
