@@ -142,7 +142,7 @@ export class StepRunner {
       if (!(error instanceof Problem)) throw error
       const isInTheWay = rules.isConflict(error) || error.code === 'invalid_request'
       const isStillReferred = stored !== undefined && this.#state.isStillReferred(stored)
-      // Whoever plans: what goes with its organization is no change.
+      // Whoever plans: what goes with its organization is no change, and what is in the way may go later.
       if (onConflict && !isStillReferred && isInTheWay) {
         onConflict()
         return undefined
