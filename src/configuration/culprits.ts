@@ -121,20 +121,6 @@ const isOfTenant = (
   orgId !== null ||
   (tenant.kind === 'partner' && details.partnerId === tenant.partnerId)
 
-/** The newest of these entries that is about an object of the tenant. */
-async function newestOf(
-  db: Db,
-  { scope, tenant }: Scopes,
-  subject: AuditedObject,
-  ids: readonly { id: string }[],
-): Promise<Entry | undefined> {
-  for (const { id } of ids) {
-    const entry = await readEntry(db, scope, id)
-    if (entry && isOfTenant(entry, subject, tenant)) return entry
-  }
-  return undefined
-}
-
 const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit => ({
   by: user.email ?? user.name,
   at: timestamp,
@@ -274,12 +260,23 @@ const actionOf = ({ audit }: { audit?: object | undefined }): string =>
 async function deletionOf(db: Db, scopes: Scopes, subject: AuditedObject): Promise<Culprit | undefined> {
   const { remove } = kinds[subject.section]
   if (!remove) return undefined
-  const newest = await entriesAbout(db, scopes.scope, subject)
-    .where('action', '=', actionOf(remove))
-    .limit(bounds.ofOne)
-    .execute()
-  const entry = await newestOf(db, scopes, subject, newest)
+  const about = entriesAbout(db, scopes.scope, subject).where('action', '=', actionOf(remove))
+  const entry = await newestOf(db, scopes, subject, about)
   return entry && culpritOf(entry)
+}
+
+/** The newest of these entries that is about the object in its tenant. */
+async function newestOf(
+  db: Db,
+  { scope, tenant }: Scopes,
+  subject: AuditedObject,
+  about: ReturnType<typeof entriesAbout>,
+): Promise<Entry | undefined> {
+  for (const { id } of await about.limit(bounds.ofOne).execute()) {
+    const entry = await readEntry(db, scope, id)
+    if (entry && isOfTenant(entry, subject, tenant)) return entry
+  }
+  return undefined
 }
 
 /** Most that a refusal names. */
@@ -334,13 +331,8 @@ function actionsOf(section: Section): string[] {
   return entries.flatMap((entry) => (entry ? [actionOf(entry)] : []))
 }
 
-async function newestSince(db: Db, scopes: Scopes, about: AuditedObject, since: Instant) {
-  const newest = await entriesAbout(db, scopes.scope, about)
-    .where('timestamp', '>', since)
-    .limit(bounds.ofOne)
-    .execute()
-  return newestOf(db, scopes, about, newest)
-}
+const newestSince = (db: Db, scopes: Scopes, about: AuditedObject, since: Instant) =>
+  newestOf(db, scopes, about, entriesAbout(db, scopes.scope, about).where('timestamp', '>', since))
 
 /** What has been done since a time and is not sealed yet, the newest first. */
 async function pendingSince(
@@ -424,10 +416,8 @@ const ofPartner: AuditedObject = { section: 'memberships', id: null, orgId: null
 /** Actions whose objects do not say when they were changed last, or are not there any more. */
 function actionsWithoutTime(named: readonly Section[]): Set<string> {
   const removals = named.flatMap((section) => kinds[section].remove ?? [])
-  const actions = new Set([...removals.map(actionOf), ...ownershipActions])
-  for (const { update, parts = [] } of undated.filter((one) => named.includes(one)).map((one) => kinds[one]))
-    for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
+  const ofUndated = undated.filter((section) => named.includes(section)).flatMap(actionsOf)
   const apart = named.flatMap((section) => kinds[section].parts ?? []).filter(({ shownBy }) => shownBy)
-  for (const { entry } of apart) actions.add(actionOf(entry))
-  return actions
+  const others = [...removals, ...apart.map(({ entry }) => entry)].map(actionOf)
+  return new Set([...ownershipActions, ...ofUndated, ...others])
 }

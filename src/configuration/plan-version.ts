@@ -6,7 +6,7 @@ import { type ConfigurationRequest, canonical } from './rules.ts'
 export type StateMark = { whole: string; ofSections: readonly string[] }
 
 /** What a plan is of. An apply is refused when any of it has moved, and says which. */
-export type VersionParts = {
+type VersionParts = {
   state: StateMark
   /** Of what was asked for and would be done (digestOf). */
   digest: string

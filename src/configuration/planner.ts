@@ -322,25 +322,24 @@ export class Planner {
    */
   async #changedSince(
     named: readonly Section[],
-    movedSections: readonly Section[],
+    differing: readonly Section[],
     time: Instant | undefined,
   ): Promise<string[]> {
-    if (time === undefined) return [...movedSections]
+    if (time === undefined) return [...differing]
     const { calls, on, scope: tenant } = this.#context
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter((stored) => rules.changedAt(stored) > time)
-    if (!mayReadAudit(calls, on.admitted)) {
-      const unnamed = movedSections.filter((section) => !moved.some((stored) => stored.section === section))
-      return [
-        ...unnamed,
-        ...moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`),
-      ]
-    }
-    const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
-    const { now, details } = on
-    const about = { named, moved, missing: this.#missing, since: time, now, details }
-    const { names, ofSections } = await changesSince(this.#tx, scopes, about)
-    return [...movedSections.filter((section) => !ofSections.has(section)), ...names]
+    const { names, ofSections } = mayReadAudit(calls, on.admitted)
+      ? await changesSince(
+          this.#tx,
+          { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant },
+          { named, moved, missing: this.#missing, since: time, now: on.now, details: on.details },
+        )
+      : {
+          names: moved.map((stored) => `${stored.section} "${stored.key}" (${rules.changedAt(stored)})`),
+          ofSections: new Set(moved.map(({ section }) => section)),
+        }
+    return [...differing.filter((section) => !ofSections.has(section)), ...names]
   }
 
   async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {

@@ -46,10 +46,15 @@ export function idsToday(restored: readonly AppliedChange[]): IdToday {
   return today
 }
 
+/** What is of an object, of the one that it is today. */
+export const ofToday = <T extends { id: string; orgId: string | null }>(one: T, today: IdToday): T => ({
+  ...one,
+  id: today(one.id),
+  orgId: one.orgId && today(one.orgId),
+})
+
 export const withIdsToday = (change: AppliedChange, today: IdToday): AppliedChange => ({
-  ...change,
-  id: today(change.id),
-  orgId: change.orgId && today(change.orgId),
+  ...ofToday(change, today),
   ids: { before: mapIds(change.ids.before, today), after: mapIds(change.ids.after, today) },
 })
 

@@ -19,7 +19,7 @@ import {
   withScope,
 } from '../tenant.ts'
 import { configurationOf, recordApply } from './applied.ts'
-import { idsToday, withIdsToday } from './applied-changes.ts'
+import { idsToday, ofToday, withIdsToday } from './applied-changes.ts'
 import type { configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
 
@@ -56,11 +56,7 @@ async function rollBack(
     request,
     setId,
     rolledBack: changes.map((change) => withIdsToday(change, today)),
-    nameChanges: nameChanges.map((change) => ({
-      ...change,
-      id: today(change.id),
-      orgId: change.orgId && today(change.orgId),
-    })),
+    nameChanges: nameChanges.map((change) => ofToday(change, today)),
   })
   const made = await run.plan(expected)
   return { made: { ...made, lost: [...run.lost] }, applied: run.applied, nameChanges: run.nameChanges }
