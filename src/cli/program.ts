@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { Config, Plugin } from '@oclif/core/config'
-import type { PJSON, Topic } from '@oclif/core/interfaces'
+import type { Manifest, PJSON, Topic } from '@oclif/core/interfaces'
 import { configDir } from './files.ts'
 import { topicDescriptions } from './topics.ts'
 
@@ -29,6 +30,37 @@ function othersOf(id: string): string[] {
   return (words ?? []).filter((word) => word !== verb).map((word) => `${group}:${word}`)
 }
 
+/** oclif would put the commands of its manifest in order at each start; build.js has done so. */
+function fromManifest(root: string): Loadable[] {
+  const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as Manifest
+  return Object.values(manifest.commands).map((command) => ({
+    ...command,
+    load: () => loadCommand(command.id, join(root, ...(command.relativePath ?? []))),
+  }))
+}
+
+async function loadCommand(id: string, file: string): Promise<Command.Class> {
+  const { default: command } = (await import(pathToFileURL(file).href)) as { default: Command.Class }
+  return Object.assign(command, { id })
+}
+
+async function fromSources(
+  root: string,
+  pjson: PJSON,
+  source: NonNullable<Layout['source']>,
+): Promise<Loadable[]> {
+  const oclif = { ...pjson.oclif, commands: { strategy: 'pattern' as const, ...source } }
+  const plugin = new Plugin({
+    root,
+    pjson: { ...pjson, oclif },
+    isRoot: true,
+    type: 'core',
+    ignoreManifest: true,
+  })
+  await plugin.load()
+  return plugin.commands
+}
+
 /**
  * oclif's configuration, built from package.json and the manifest alone. oclif's own loader searches for
  * plugins, themes, WSL and the parent shell, twice for each command, which costs more than the command.
@@ -41,13 +73,8 @@ export class Program extends Config {
   static async open({ root, source }: Layout): Promise<Program> {
     const program = new Program({ root })
     const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as PJSON
-    const commands = source && { strategy: 'pattern' as const, ...source }
-    const oclif = { ...pjson.oclif, ...(commands && { commands }) }
-    const own = { root, pjson: { ...pjson, oclif }, isRoot: true, type: 'core' }
-    const plugin = new Plugin({ ...own, ignoreManifest: source !== undefined })
-    await plugin.load()
     program.#describe(root, pjson)
-    program.#add(plugin.commands)
+    program.#add(source ? await fromSources(root, pjson, source) : fromManifest(root))
     return program
   }
 

@@ -1,16 +1,22 @@
 import { stripStyles } from '../core/terminal.ts'
 
 const narrow = /^[\u0020-\u007e]*$/
-const emoji = /\p{RGI_Emoji}/gv
-const invisible = /\p{M}|\u200b|\u200c|\u200d/gu
-const wide =
-  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{20000}-\u{3fffd}]/gu
 
 /** Columns a text takes on a terminal. */
-export const displayWidth = (text: string): number =>
-  narrow.test(text)
-    ? text.length
-    : [...text.replace(emoji, '  ').replace(invisible, '').replace(wide, '  ')].length
+export const displayWidth = (text: string): number => (narrow.test(text) ? text.length : wideWidth(text))
+
+function wideWidth(text: string): number {
+  patterns ??= {
+    emoji: /\p{RGI_Emoji}/gv,
+    invisible: /\p{M}|\u200b|\u200c|\u200d/gu,
+    wide: /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{20000}-\u{3fffd}]/gu,
+  }
+  const { emoji, invisible, wide } = patterns
+  return [...text.replace(emoji, '  ').replace(invisible, '').replace(wide, '  ')].length
+}
+
+/** The engine takes 20 ms to read that of emojis: a command that prints none does not wait for it. */
+let patterns: Record<'emoji' | 'invisible' | 'wide', RegExp> | undefined
 
 let segmenter: Intl.Segmenter | undefined
 
