@@ -10,9 +10,11 @@ const alone = [
   'test/identity/hashing.test.ts',
 ]
 
-/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts, or a helper that does. */
+/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts, or a helper that does, or take turns. */
 const files = globSync('test/**/*.test.ts').filter(
-  (file) => !isSoak || /(depth|writers|killing|random)\.ts'/.test(readFileSync(file, 'utf8')),
+  (file) =>
+    !isSoak ||
+    /(depth|writers|killing|random)\.ts'|\b(inTurn|aboveStorage)\b/.test(readFileSync(file, 'utf8')),
 )
 
 export default defineConfig({
@@ -20,6 +22,7 @@ export default defineConfig({
     globalSetup: ['test/build.ts', 'test/postgres.ts'],
     // Processes, not threads: a native module that crashes takes one process with it and no more.
     pool: 'forks',
+    runner: 'test/turns.ts',
     // Half of the machine: each has Postgres and processes of its own to keep busy. With three, two processors never rest.
     maxWorkers: Math.max(3, Math.floor(availableParallelism() / 2)),
     // For what hangs: a test that starts several processes takes long on a busy machine.

@@ -5,6 +5,7 @@ import { migrations } from '../migrations/index.ts'
 import type { Dialect } from '../src/storage/db.ts'
 import { migrate } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
+import { isSoak } from './depth.ts'
 import { emptyDatabase, migratedDatabase, type PostgresDatabase } from './postgres-databases.ts'
 
 export type TestDatabase = {
@@ -26,7 +27,29 @@ export function onEveryDatabase(
   describeEvery(tests, openMigrated, kinds)
 }
 
-/** The same, without any table. */
+let turns = 0
+
+/**
+ * Describes tests of what is decided above the storage: `npm test` runs each test on one of the databases, and the next on the other
+ * (test/turns.ts); the soak runs all on both.
+ */
+export function inTurn(tests: (kind: Dialect, open: Open) => void): void {
+  turns += 1
+  describeEvery(tests, openMigrated, ['sqlite', 'postgres'], turns)
+}
+
+/** Options of a test of `inTurn` whose result depends on the database all the same. */
+export const everyDatabase = { meta: { isOnEach: true } }
+
+/**
+ * Describes tests of what is decided above the storage and prepared once for all of them, such as pages in a browser: on
+ * SQLite, and in the soak on both databases.
+ */
+export function aboveStorage(tests: (kind: Dialect, open: Open) => void): void {
+  onEveryDatabase(tests, isSoak ? undefined : ['sqlite'])
+}
+
+/** Describes the same tests for both databases, without any table. */
 export function onEveryEmptyDatabase(tests: (kind: Dialect, open: Open) => void): void {
   describeEvery(tests, openEmpty, ['sqlite', 'postgres'])
 }
@@ -35,8 +58,9 @@ function describeEvery(
   tests: (kind: Dialect, open: Open) => void,
   open: (kind: Dialect) => Promise<TestDatabase>,
   kinds: readonly Dialect[],
+  turns?: number,
 ): void {
-  describe.each(kinds)('on %s', (kind) => {
+  describe.each(kinds)('on %s', { meta: { turns } }, (kind) => {
     const leftOpen: TestDatabase[] = []
     afterAll(async () => {
       for (const database of leftOpen) await database.close()

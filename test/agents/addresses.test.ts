@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { buildWorld } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const env = { TRUST_PROXY_HEADERS: 'true' }

@@ -9,7 +9,7 @@ import type { Limits } from '../../src/core/limits.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { happening } from '../audit/rows.ts'
-import { onEveryDatabase, openMigrated } from '../databases.ts'
+import { inTurn, openMigrated } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { RawAgent } from '../live/raw-agent.ts'
@@ -21,7 +21,7 @@ const openGate = { closure: undefined }
 
 const tooMany = expect.objectContaining({ status: 429, code: 'rate_limited' })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock()
     const settings = { METRICS_TOKEN: 'a token for metrics', TRUST_PROXY_HEADERS: 'true', ...env }

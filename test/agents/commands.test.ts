@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { getCommand } from '../../src/agents/commands/store.ts'
 import { api } from '../../src/api.ts'
@@ -8,8 +8,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin } from '../devices/device-fixture.ts'
 import { testClock } from '../harness.ts'
 
@@ -17,8 +16,7 @@ const failing = (status: number, code: string) => expect.objectContaining({ stat
 const collect = { type: 'collect', payload: { what: ['inventory'] } } as const
 const quieter = { type: 'set_log_level', payload: { level: 'info', durationMinutes: 5 } } as const
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })

@@ -1,14 +1,12 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin, machine } from '../devices/device-fixture.ts'
 import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed-release.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async (env?: Record<string, string>) => {
     const stage = await begin(open)
     // The devices of the world enrolled before the setting was made.

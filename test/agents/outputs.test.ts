@@ -6,8 +6,7 @@ import { deleteOldCommands } from '../../src/agents/commands/jobs.ts'
 import { trimOutputs } from '../../src/agents/commands/output-quota.ts'
 import { api } from '../../src/api.ts'
 import { ByteQuota, type Excess } from '../../src/logs/quota.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin } from '../devices/device-fixture.ts'
 import { testClock } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
@@ -16,8 +15,7 @@ import { metricValues } from '../metric-values.ts'
 
 const kib = 1024
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { METRICS_TOKEN: 'a token for metrics', ...env } })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { reenrollDevice } from '../../src/agents/rules.ts'
 import { api } from '../../src/api.ts'
 import { Device, DeviceChange } from '../../src/devices/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin, machine } from '../devices/device-fixture.ts'
 
 describe('a device that enrolls again', () => {
@@ -19,7 +19,7 @@ describe('a device that enrolls again', () => {
   })
 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const stage = await begin(open)
     const { service, bakery, client, enroll } = stage

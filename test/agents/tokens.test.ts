@@ -8,8 +8,7 @@ import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { depth, seed } from '../depth.ts'
 import { begin } from '../devices/device-fixture.ts'
 import { testClock } from '../harness.ts'
@@ -93,8 +92,7 @@ describe('a step of a rotation', () => {
   })
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { ENROLLMENT_KEY_DEFAULT_TTL_MINUTES: '525600', ...env } })

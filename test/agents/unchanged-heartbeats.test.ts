@@ -4,7 +4,7 @@ import { heartbeat } from '../../src/agents/heartbeats.ts'
 import { agentAuthenticator } from '../../src/agents/principal.ts'
 import { api } from '../../src/api.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin } from '../devices/device-fixture.ts'
 import { listen } from '../events/listener.ts'
 import { testClock } from '../harness.ts'
@@ -38,7 +38,7 @@ const beats = fc.record(
 /** Changes of the device between them. */
 const states = fc.constantFrom('online', 'online', 'online', 'offline', 'maintenance', 'updating')
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })

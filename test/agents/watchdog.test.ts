@@ -1,16 +1,14 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin } from '../devices/device-fixture.ts'
 import { listen } from '../events/listener.ts'
 import { testClock } from '../harness.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })

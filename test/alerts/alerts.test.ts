@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addDevice } from '../groups/fleet.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -9,7 +9,7 @@ import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 const said = (status: number, message: string) => expect.objectContaining({ status, message })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

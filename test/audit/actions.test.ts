@@ -5,7 +5,7 @@ import type { AuditEntry } from '../../src/audit/contract.ts'
 import { categoryOf, complianceEvents, securityEvents } from '../../src/audit/rules.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { toWire } from '../laws/calls.ts'
 import { documentedActions } from '../laws/documented-actions.ts'
@@ -150,7 +150,7 @@ describe('the audit reports', () => {
   })
 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   let service: TestService
   let hand: ScenarioTools
   let line: Line

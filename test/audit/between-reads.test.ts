@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { happen, partsOn } from './chains.ts'
 
 /** Runs `work` after the given number of query results, before the caller receives the next one. */
@@ -19,7 +19,7 @@ function after(storage: Storage, answers: number, work: () => Promise<void>): St
   return { ...storage, read: storage.read.withPlugin(plugin) }
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it.each([0, 5])(
     'entries recorded between two reads of a checkpoint are no fault: a chain of %d entries',
     async (before) => {

@@ -7,7 +7,7 @@ import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import { systemClock } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { isTried } from '../depth.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -105,7 +105,7 @@ const damages: [what: string, damage: Damage, found: 'tampered' | 'sound'][] = [
 
 const changedHistory = { status: 409, code: 'audit_history_changed' }
 
-onEveryDatabase((name, open) => {
+inTurn((name, open) => {
   describe('a damaged database', () => {
     // Only SQLite stores text in a column of numbers.
     const texts: typeof damages =

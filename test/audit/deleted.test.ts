@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 
@@ -26,7 +26,7 @@ function shapeOf(entry: Endpoint): object {
   return (entry.query as { shape?: object } | undefined)?.shape ?? {}
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('the audit log of a deleted organization', () => {
     const begin = async () => {
       const service = await startService(open)

@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import { exportColumns } from '../../src/audit/exports/contract.ts'
 import { csvCell } from '../../src/audit/exports/rules.ts'
 import type { Client } from '../../src/core/client.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
 import { happening, piled, recorded } from './rows.ts'
@@ -43,7 +43,7 @@ describe('a CSV cell', () => {
   })
 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

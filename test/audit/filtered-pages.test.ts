@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a filtered list of the entries of several organizations', () => {
     const start = async () => {
       const clock = testClock()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { buildWorld } from '../world.ts'
@@ -8,7 +8,7 @@ import { buildWorld } from '../world.ts'
 const secret = 'hush-hush-7'
 const free = { phone: '1', vpn: [{ apiToken: secret }], password: secret }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('the audit entry of an object of any form', () => {
     it('hides what is taken for a secret, when it is made and when it is changed', async () => {
       const service = await startService(open)

@@ -6,7 +6,7 @@ import { createSigner, recordKeys, type SigningSeeds } from '../../src/audit/che
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { happen, partsOn, seeds } from './chains.ts'
 
 const at = (day: number) => `2026-03-0${day}T12:00:00.000Z`
@@ -14,7 +14,7 @@ const start = (storage: Storage, given: SigningSeeds, day: number) =>
   storage.write((tx) => recordKeys(tx, given, at(day)))
 const publicKey = (letter: string) => createSigner({} as Storage, seeds(letter)).publicKeys[0]!
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('the signing keys', () => {
     it('succeed one another, so that the newest vouches for what the oldest signed', async () => {
       const { storage } = await open()

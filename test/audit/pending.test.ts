@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { listPending, recordAudit } from '../../src/audit/outbox.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
 import type { Scope } from '../../src/core/scope.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening } from './rows.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('entries that wait to be sealed', () => {
     it('are read by the transaction that adds them, each by who sees its chain', async () => {
       const service = await startService(open)

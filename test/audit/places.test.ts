@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { buildWorld } from '../world.ts'
@@ -12,7 +12,7 @@ const naming = (path: string) =>
     details: expect.arrayContaining([expect.objectContaining({ path })]),
   })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

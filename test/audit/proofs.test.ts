@@ -8,7 +8,7 @@ import { isConsistent, isIncluded, leafHash } from '../../src/audit/checkpoints/
 import { parseVerifier } from '../../src/audit/checkpoints/signed-note.ts'
 import type { Client } from '../../src/core/client.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { cutTo, happen, seedOf } from './chains.ts'
@@ -28,7 +28,7 @@ function opened(note: string, keys: Buffer[]) {
   return it.checkpoint
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const database = await open()
     const service = await serviceOn(database)

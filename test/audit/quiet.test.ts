@@ -6,7 +6,7 @@ import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { type Scope, systemScope } from '../../src/core/scope.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
-import { onEveryDatabase, openMigrated } from '../databases.ts'
+import { inTurn, openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { partsOn } from './chains.ts'
@@ -42,7 +42,7 @@ function withOtherWriters(
 const pendingOf = async ({ read }: Storage, chain: string): Promise<number> =>
   (await read.selectFrom('outbox').select('id').where('chain', '=', chain).execute()).length
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const [idleChain, busyChain] = [newId(), newId()]
   const others = Array.from({ length: 30 }, newId)
 

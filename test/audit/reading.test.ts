@@ -4,7 +4,7 @@ import type { AuditEntry } from '../../src/audit/contract.ts'
 import { listEntriesByIds } from '../../src/audit/entries.ts'
 import type { Client } from '../../src/core/client.ts'
 import { organizationScope } from '../../src/core/scope.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening, piled, recorded } from './rows.ts'
@@ -32,7 +32,7 @@ const byCursor = async (client: Client, query: Query): Promise<AuditEntry[]> => 
   }
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async (options: { clock?: ReturnType<typeof testClock> } = {}) => {
     const service = await startService(open, options)
     const world = await buildWorld(service)

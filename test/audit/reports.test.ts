@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import type { AuditEntry } from '../../src/audit/contract.ts'
 import { categoryOf, complianceEvents, expandAction, securityEvents } from '../../src/audit/rules.ts'
 import type { Client } from '../../src/core/client.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening, recorded } from './rows.ts'
@@ -56,7 +56,7 @@ const tally = <T>(items: T[], of: (item: T) => string) => {
   return Object.fromEntries([...counts].sort())
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('reports', () => {
     it('equal a count over all entries, by time and by organization', async () => {
       const service = await startService(open)

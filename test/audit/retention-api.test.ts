@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 import { memoryArchive } from './retention-world.ts'
@@ -9,7 +9,7 @@ import { memoryArchive } from './retention-world.ts'
 const { show, change, hold, run } = api.auditRetention
 const year = 365 * 86_400
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => {
     // Long enough ago that tokens of today are still valid a year later.
     const clock = testClock(new Date(Date.now() - 500 * 86_400_000).toISOString())

@@ -20,7 +20,7 @@ import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { cutTo, forgetSigned, happen, partsOn, type TestParts, unguarded } from './chains.ts'
@@ -132,7 +132,7 @@ const silencings: [what: string, silencing: Silencing, kind: string][] = [
   ['an entry inserted far before its first', putBefore(-5), 'inserted'],
 ]
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async (count = 20) => {
     const parts = partsOn(await open())
     const chain = newId()

@@ -8,11 +8,11 @@ import { findLastCheckpoint, listCheckpoints } from '../../src/audit/checkpoints
 import { recordAudit } from '../../src/audit/outbox.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
 import { happening } from './rows.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const org = newId()
   const begin = async (count = 10) => {
     const parts = partsOn(await open())

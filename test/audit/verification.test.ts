@@ -5,10 +5,10 @@ import { countVerdicts } from '../../src/audit/checkpoints/verdicts.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const org = newId()
   const begin = async (count: number) => {
     const parts = partsOn(await open())

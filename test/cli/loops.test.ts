@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { ServeProcess, told } from '../daemon/process.ts'
-import { type Open, onEveryDatabase, temporaryFolder } from '../databases.ts'
+import { inTurn, type Open, temporaryFolder } from '../databases.ts'
 import { depth, takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, usualLimits } from '../harness.ts'
 import { binary, Home, start } from './run.ts'
@@ -53,7 +53,7 @@ const loops: Record<string, string> = {
   done; wait`,
 }
 
-onEveryDatabase((kind, open: Open) => {
+inTurn((kind, open: Open) => {
   const longest = depth(120_000, 3_600_000)
   const title = `${many} organizations are created on the default limits by %s of a shell`
   const tried = Object.entries(loops).filter((_, index) => takesTurn(kind, index))

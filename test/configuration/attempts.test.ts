@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { startWithHistory } from './history-fixture.ts'
 
 const reads = ['config:read', 'users:read', 'roles:read', 'sites:read', 'devices:read', 'organizations:read']
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { service, world, by } = stage

@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addPartnerUser, addRole, buildWorld } from '../world.ts'
@@ -12,8 +11,7 @@ const kept = (retentionDays: number) => ({
   organizations: [{ ...florist, auditRetention: { retentionDays } }],
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

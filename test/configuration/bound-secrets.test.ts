@@ -1,9 +1,8 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { OutboundFailure } from '../../src/core/outbound.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { endpointsOf, issuer, oidc, start as startProviders } from '../sso/provider-fixture.ts'
 import { buildWorld } from '../world.ts'
@@ -18,8 +17,7 @@ const hook = {
 }
 const elsewhere = 'https://elsewhere.example.net/in'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const outbound = {
       send: async () => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { kinds, type Section, sections } from '../../src/configuration/contract.ts'
-import { aboveStorage } from '../database-depth.ts'
+import { aboveStorage } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { certificate } from '../sso/certificates.ts'
 import { addPartnerUser, buildWorld } from '../world.ts'

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startWithHistory } from './history-fixture.ts'
 
 const con = { email: 'con@example.com', name: 'Con', role: 'Partner Viewer', orgAccess: 'none' }
 const files = { memberships: [con] }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { acme, world, by } = stage

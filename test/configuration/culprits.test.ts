@@ -4,8 +4,7 @@ import { api } from '../../src/api.ts'
 import { auditLogs } from '../../src/audit/contract.ts'
 import { configuringActions, entriesAbout } from '../../src/configuration/audit-trail.ts'
 import { kinds } from '../../src/configuration/contract.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
@@ -31,8 +30,7 @@ it('every action that changes an object of a file is looked for', () => {
   expect(actions.filter((action) => !configuringActions.includes(action))).toEqual([])
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((kind, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -1,11 +1,9 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { pruned, script, startWithHistory } from './history-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('the deletion of an organization', () => {
     it('counts all that ends with it, and is out of date when more would', async () => {
       const { acme } = await startWithHistory(open)

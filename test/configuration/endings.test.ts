@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { endpointsOf, issuer, oidc } from '../sso/provider-fixture.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
@@ -12,7 +12,7 @@ const never = {
   conditions: [{ field: 'hostname', operator: 'equals', value: 'nobody' }],
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { service, world, acme } = stage

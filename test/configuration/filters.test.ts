@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { configurationOf } from './fixture.ts'
 
 const prune = { prune: true, pruneLimit: 100 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a site that a saved filter has a condition on', () => {
     const start = async () => {
       const service = await startService(open)

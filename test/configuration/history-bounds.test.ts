@@ -3,13 +3,13 @@ import type { AppliedChange } from '../../src/configuration/history/applied-chan
 import { insertApply } from '../../src/configuration/history/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 import { script, startWithHistory } from './history-fixture.ts'
 
 const org = 'bakery'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a rollback', () => {
     it('deletes nothing without prune, and no more than it allows', async () => {
       const { acme } = await startWithHistory(open)

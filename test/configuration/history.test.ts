@@ -1,5 +1,5 @@
 import { CompiledQuery, createQueryId, type KyselyPlugin, type RootOperationNode, sql } from 'kysely'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { deleteEndedRecords } from '../../daemon/retention.ts'
 import { api } from '../../src/api.ts'
 import { sections } from '../../src/configuration/contract.ts'
@@ -7,16 +7,14 @@ import { listApplies } from '../../src/configuration/history/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Scope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
 import { first, hook, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((kind, open) => {
   describe('the history', () => {
     it('has each apply that changed something, newest first, with who applied it and how much', async () => {
       const { acme } = await startWithHistory(open)

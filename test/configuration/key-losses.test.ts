@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addOrgUser, addPartnerUser } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
 
 const [read, write] = ['devices:read', 'devices:write']
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { service, world } = stage

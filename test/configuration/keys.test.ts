@@ -1,8 +1,7 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
@@ -10,8 +9,7 @@ import { configurationOf } from './fixture.ts'
 
 const made = 'is not there, or has ended, and files make none: a key is shown once'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -1,7 +1,6 @@
-import { it as always, describe, expect } from 'vitest'
+import { it as always, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { type ServiceOptions, startService } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -9,8 +8,7 @@ import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((kind, open) => {
   const start = async (options: ServiceOptions = {}) => {
     const service = await startService(open, { outside: { mailer: unsent(false) }, ...options })
     const world = await buildWorld(service)

@@ -7,7 +7,7 @@ import { systemScope } from '../../src/core/scope.ts'
 import { outcomeOfResponse, type PendingDelivery } from '../../src/webhooks/deliveries/rules.ts'
 import { getWebhook } from '../../src/webhooks/store.ts'
 import { recordOutcomes } from '../../src/webhooks/worker/outcomes.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
@@ -15,7 +15,7 @@ import { hook, startWithHistory } from './history-fixture.ts'
 
 const before = (time: string) => new Date(Date.parse(time) - 1).toISOString()
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { acme, world } = stage

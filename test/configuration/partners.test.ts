@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addPartnerUser } from '../world.ts'
@@ -10,8 +9,7 @@ import { startWithHistory } from './history-fixture.ts'
 const acmeWith = (more: Record<string, unknown>) => ({ partners: [{ slug: 'acme', ...more }] })
 const adopt = { adopt: true }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { client } = stage.acme

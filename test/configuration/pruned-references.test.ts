@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { kinds, type Section } from '../../src/configuration/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import type { Document } from './fixture.ts'
 import { lines, pruned, startWithHistory } from './history-fixture.ts'
 
@@ -63,7 +63,7 @@ it('every field that names an object has a case', () => {
   expect(Object.keys(cases).sort()).toEqual(fields.sort())
 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('files that name what they have deleted', () => {
     it('are at fault at each name', async () => {
       const { acme } = await startWithHistory(open)

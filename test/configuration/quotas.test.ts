@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { configurationOf } from './fixture.ts'
@@ -8,7 +8,7 @@ import { configurationOf } from './fixture.ts'
 const quota = 60
 const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => from + n)
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a quota that is used up', () => {
     const start = async () => {
       const service = await startService(open, { env: { QUOTA_SITES: String(quota) } })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { endpointsOf, issuer, oidc } from '../sso/provider-fixture.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
@@ -9,7 +9,7 @@ import { pruned, startWithHistory } from './history-fixture.ts'
 const reads = ['config:read', 'users:read', 'roles:read', 'sites:read', 'devices:read', 'organizations:read']
 const [read, run] = ['devices:read', 'devices:execute']
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   /** A plan of `files` over `before`, by whoever may apply it and by somebody with the permissions of a reader and `more`. */
   const planTwice = async (before: Document, files: Document, options: object = {}, more: string[] = []) => {
     const { service, world, acme, by } = await startWithHistory(open)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { joinPartner } from '../../src/identity/memberships.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { dump } from '../laws/tables.ts'
@@ -29,7 +29,7 @@ type Section = (typeof kinds)[number]['section']
 
 const from = (renamedFrom?: string) => (renamedFrom === undefined ? {} : { renamedFrom })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

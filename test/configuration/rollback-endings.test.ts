@@ -1,12 +1,10 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('a rollback', () => {
     it('deletes no static group that has members since, as files that delete one show them', async () => {
       const { world, acme, bakery } = await startWithHistory(open)

@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import type { Document } from './fixture.ts'
 import { startWithHistory } from './history-fixture.ts'
 
@@ -34,8 +33,7 @@ const changes: Record<string, Document> = {
   'that it deleted': { roles: [technician], filters, deviceGroups: [], memberships: [] },
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async (change: Document) => {
     const { acme, world } = await startWithHistory(open)
     const orgId = world.orgs.bakery.id

@@ -1,15 +1,13 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { first, hook, lines, policy, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('a rollback', () => {
     it('makes everything as it was, says so before, and is in the audit log and the history itself', async () => {
       const { service, acme } = await startWithHistory(open)

@@ -1,8 +1,7 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
@@ -10,8 +9,7 @@ import { configurationOf } from './fixture.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

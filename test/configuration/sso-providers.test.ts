@@ -1,8 +1,7 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { certificate, expiredCertificate } from '../sso/certificates.ts'
@@ -22,8 +21,7 @@ const saml = {
   ssoUrl: 'https://adfs.example.com/saml',
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

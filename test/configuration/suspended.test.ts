@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
 
@@ -13,8 +12,7 @@ const florist = (status?: string) => ({
   organizations: [{ slug: 'florist', name: 'Florist', ...(status && { status }) }],
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { acme } = stage

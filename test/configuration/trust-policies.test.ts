@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { audience, github, releases, start } from '../trust/trust-fixture.ts'
@@ -11,8 +10,7 @@ import { configurationOf } from './fixture.ts'
 const { name, issuer, claims, permissions } = releases
 const policy = { name, issuer, audience, claims, permissions }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

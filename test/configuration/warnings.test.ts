@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import { startWithHistory } from './history-fixture.ts'
 
@@ -12,7 +12,7 @@ const wide = {
 }
 const everyBranch = expect.stringContaining('Every branch')
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('the warning of a single change', () => {
     it('is a part of its line in a plan, and in the apply', async () => {
       const { bakery } = await startWithHistory(open)

@@ -1,10 +1,9 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { digestOf } from '../../src/configuration/plan-version.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { OutboundFailure } from '../../src/core/outbound.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
@@ -22,8 +21,7 @@ const hook = {
   headers: [{ key: 'Authorization', value: token }],
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   /** `asked`: names that were looked up. */
   const start = async () => {
     const asked: string[] = []

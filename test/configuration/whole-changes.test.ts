@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
 import { buildWorld } from '../world.ts'
@@ -10,8 +9,7 @@ import { configurationOf } from './fixture.ts'
 const grace = { email: 'grace@example.com', name: 'Grace', role: 'Partner Viewer' }
 
 /** A change shows everything that it changes, of references with one name and of what an endpoint decides besides. */
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open, { outside: { mailer: unsent(false) } })
     const world = await buildWorld(service)

@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { kinds, sections } from '../../src/configuration/contract.ts'
 import { unwrap } from '../../src/core/schema.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { endpointsOf, issuer, oidc, start } from '../sso/provider-fixture.ts'
 import { configurationOf, type Document } from './fixture.ts'
@@ -38,8 +37,7 @@ it('a plan that goes without a secret has what stands for it, wherever an object
   }
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async () => {
     const { service, world } = await start(open)
     const acme = configurationOf(service)(world.tokens.acme)

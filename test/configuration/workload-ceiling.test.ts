@@ -1,10 +1,9 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { permissions as every } from '../../src/core/permissions.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { removeTrustPolicy } from '../../src/trust/store.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { audience, github, releases, start } from '../trust/trust-fixture.ts'
 import { addRole } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
@@ -18,8 +17,7 @@ const pullRequests = {
   claims: { repository_id: '74291847', event_name: 'pull_request' },
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const begin = async (permissions: readonly string[] = held, limits = {}) => {
     const stage = await start(open)
     const { create, signIn, service, world, system, bakery } = stage

@@ -5,7 +5,7 @@ import { endingsOfDeletion } from '../../src/configuration/endings.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { permissions as every } from '../../src/core/permissions.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { start } from '../trust/trust-fixture.ts'
@@ -48,7 +48,7 @@ function objectOf(kind: Kind, objects: Record<string, unknown>[]): Record<string
   return { ...plain, ...Object.fromEntries(needed), [kind.key]: `copy-of-${String(plain[kind.key])}` }
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const stage = await start(open)
     const { create, exchange, tokenOf, service, system, bakery } = stage

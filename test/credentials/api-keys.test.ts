@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { NewApiKey } from '../../src/credentials/api-keys/contract.ts'
 import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { join } from '../identity/role-helpers.ts'
 import { userIdOf } from '../laws/fixture.ts'
@@ -14,7 +14,7 @@ const failing = (status: number, code: string, message?: string) =>
 
 const reading = { name: 'reader', scopes: ['devices:read'] }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const clock = testClock(new Date().toISOString())
     const service = await startService(open, { clock })

@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock, testSecrets } from '../harness.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const service = await startService(open, { clock, env })

@@ -7,11 +7,11 @@ import { createSigner, recordKeys } from '../../src/audit/checkpoints/signer.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { cutTo, happen, seeds } from '../audit/chains.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('the watch reports tampered and unverifiable audit chains, whatever the database says', async () => {
     const { storage, dataDir } = await open()
     const clock = testClock()

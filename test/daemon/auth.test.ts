@@ -1,14 +1,14 @@
 import { SignJWT } from 'jose'
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock, testSecrets } from '../harness.ts'
 import { addPerson, addTenant, admin, audited, login, password, sameFor, signIn } from './people.ts'
 import { send } from './request.ts'
 
 const me = (service: TestService, token?: string) => send(service.url, 'GET', '/api/v1/auth/me', { token })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { defaultLimits } from '../../src/core/limits.ts'
 import { sweepMarks } from '../../src/identity/password-guard/store.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
 import { lettersOf, unsent } from '../identity/mail.ts'
 import { received, tokenIn } from '../identity/mailbox.ts'
@@ -52,7 +52,7 @@ function waitOf({ status, headers, body }: Reply<unknown>): number {
   return retryAfter!
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   /** Blocks and codes use the clock of the service, rate limits that of the process. */
   const clock = testClock()
   const pass = (seconds: number) => {

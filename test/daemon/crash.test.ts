@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { depth, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn, type TestService } from '../harness.ts'
 import { systemToken } from '../world.ts'
@@ -18,7 +18,7 @@ type Create = { key: string; path: string; name: string; body: object }
 type Made = { id?: string; deviceId?: string; agentId?: string; authToken?: string }
 type Answer = Create & { status: number; made: Made; resent: boolean }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it(`kill -9 loses nothing acknowledged and leaves nothing half-done (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const database = await open()

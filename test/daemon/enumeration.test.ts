@@ -3,7 +3,7 @@ import type { CompiledQuery } from 'kysely'
 import { beforeEach, describe, expect, it, type Mock, vi } from 'vitest'
 import type * as loops from '../../daemon/loop.ts'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
 import { roleOf, systemToken } from '../world.ts'
@@ -60,7 +60,7 @@ function recordedBy(executor: object, name: string, statements: string[]): Mock 
   })
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   let service: TestService
   let clock: ReturnType<typeof testClock>
   let people: Record<string, string>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { soonAfterStart } from '../../daemon/loop.ts'
-import { onEveryDatabase, temporaryFolder } from '../databases.ts'
+import { inTurn, temporaryFolder } from '../databases.ts'
 import { isSoak } from '../depth.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
@@ -21,7 +21,7 @@ async function rareLoops(url: string) {
   return { rare, waiting: rare.filter((name) => !runs[name] && !collecting.includes(name)).sort() }
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('work with a long interval is first done soon after the start', async () => {
     const first = await startService(open)
     const { orgs } = await buildWorld(first)

@@ -3,7 +3,7 @@ import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { Site } from '../../src/tenancy/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
 import { scenarioOf, scenarioTools } from '../laws/scenarios.ts'
 import { json, startVerifyService } from '../messages/verify-service.ts'
@@ -16,7 +16,7 @@ async function makeOrg(service: TestService, token: string): Promise<string> {
   return (await client.call(api.orgs.create, { body: { partnerId, name: 'Bakery', slug: 'bakery' } })).id
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('an Idempotency-Key repeats the first reply to its user for 24 hours, for one request', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase, openEmpty } from '../databases.ts'
+import { everyDatabase, inTurn, openEmpty } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, startService, testSecrets } from '../harness.ts'
 import { failedStart, ServeProcess } from './process.ts'
 
@@ -17,45 +16,42 @@ const reasonOf = (starting: Promise<unknown>): Promise<string> =>
     (error: Error) => error.message,
   )
 
-onEveryDatabase((kind, open) => {
-  inTurn(kind)(
-    'a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it',
-    async () => {
-      const { dataDir, databaseUrl } = await open()
-      const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
-      const place = { dataDir, databaseUrl }
-      const first = new ServeProcess(place, { env })
-      await first.listening()
-      await first.stop()
-      const file = join(dataDir, 'secrets.json')
-      const kept = await readFile(file, 'utf8')
-      await rm(file)
+inTurn((kind, open) => {
+  it('a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it', async () => {
+    const { dataDir, databaseUrl } = await open()
+    const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
+    const place = { dataDir, databaseUrl }
+    const first = new ServeProcess(place, { env })
+    await first.listening()
+    await first.stop()
+    const file = join(dataDir, 'secrets.json')
+    const kept = await readFile(file, 'utf8')
+    await rm(file)
 
-      const refused = await failedStart(place, { env })
-      expect(refused).toMatchObject({ code: 1, stdout: '' })
-      expect(refused.stderr).toMatch(/^svc serve: [^\n]*Restore secrets\.json[^\n]*\n$/)
-      for (const name of Object.keys(testSecrets)) expect(refused.stderr).toContain(name)
-      for (const secret of Object.values(JSON.parse(await readFile(file, 'utf8')) as object))
-        expect(refused.stderr).not.toContain(secret)
+    const refused = await failedStart(place, { env })
+    expect(refused).toMatchObject({ code: 1, stdout: '' })
+    expect(refused.stderr).toMatch(/^svc serve: [^\n]*Restore secrets\.json[^\n]*\n$/)
+    for (const name of Object.keys(testSecrets)) expect(refused.stderr).toContain(name)
+    for (const secret of Object.values(JSON.parse(await readFile(file, 'utf8')) as object))
+      expect(refused.stderr).not.toContain(secret)
 
-      const lost = await readFile(file, 'utf8')
-      await writeFile(file, kept)
-      const restored = new ServeProcess(place, { env })
-      await restored.listening()
-      await restored.stop()
+    const lost = await readFile(file, 'utf8')
+    await writeFile(file, kept)
+    const restored = new ServeProcess(place, { env })
+    await restored.listening()
+    await restored.stop()
 
-      await writeFile(file, lost)
-      const ACCEPT_NEW_KEYS = accepted(refused.stderr)
-      const anew = new ServeProcess(place, { env: { ...env, ACCEPT_NEW_KEYS } })
-      await anew.listening()
-      await anew.stop()
-      const again = new ServeProcess(place, { env })
-      await again.listening()
-      await again.stop()
-      await writeFile(file, kept)
-      expect((await failedStart(place, { env: { ...env, ACCEPT_NEW_KEYS } })).stderr).toContain('other keys')
-    },
-  )
+    await writeFile(file, lost)
+    const ACCEPT_NEW_KEYS = accepted(refused.stderr)
+    const anew = new ServeProcess(place, { env: { ...env, ACCEPT_NEW_KEYS } })
+    await anew.listening()
+    await anew.stop()
+    const again = new ServeProcess(place, { env })
+    await again.listening()
+    await again.stop()
+    await writeFile(file, kept)
+    expect((await failedStart(place, { env: { ...env, ACCEPT_NEW_KEYS } })).stderr).toContain('other keys')
+  })
 
   it.each([
     'JWT_SECRET',
@@ -71,7 +67,7 @@ onEveryDatabase((kind, open) => {
     await serviceOn(service, { env: own })
   })
 
-  it('of two replicas that start at once with different keys one is refused', async () => {
+  it('of two replicas that start at once with different keys one is refused', everyDatabase, async () => {
     const database = await open()
     const starts = await Promise.allSettled([
       serviceOn(database, { env: { APP_ENCRYPTION_KEY: fresh() } }),
@@ -80,7 +76,7 @@ onEveryDatabase((kind, open) => {
     expect(starts.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   })
 
-  it('a changed key with its _PREVIOUS is accepted, one replica after the other', async () => {
+  it('a changed key with its _PREVIOUS is accepted, one replica after the other', everyDatabase, async () => {
     const service = await startService(open)
     const APP_ENCRYPTION_KEY = fresh()
     const changed = { APP_ENCRYPTION_KEY, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
@@ -100,7 +96,7 @@ onEveryDatabase((kind, open) => {
     ).rejects.toThrow(/other keys: APP_ENCRYPTION_KEY, AUDIT_SIGNING_KEY\. /)
   })
 
-  it('an empty database beside signed checkpoints stops the start', async () => {
+  it('an empty database beside signed checkpoints stops the start', everyDatabase, async () => {
     const { databaseUrl } = await openEmpty(kind)
     const { dataDir } = await openEmpty('sqlite')
     const folder = join(dataDir, 'checkpoints')
@@ -114,7 +110,7 @@ onEveryDatabase((kind, open) => {
     expect(status).toBe('ok')
   })
 
-  it('the stored fingerprints reveal no key', async () => {
+  it('the stored fingerprints reveal no key', everyDatabase, async () => {
     const { storage } = await startService(open)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
     expect(rows).toHaveLength(5)

@@ -2,12 +2,12 @@ import { generateSync } from 'otplib'
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf } from '../harness.ts'
 import { ServeProcess, told } from './process.ts'
 import { machine, send } from './request.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('no secret of a whole session is in the debug log or the database', async () => {
     const database = await open()
     const service = new ServeProcess(database, { env: { ...told, LOG_LEVEL: 'debug' } })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, serviceOn, startService, testClock } from '../harness.ts'
 import { systemToken } from '../world.ts'
 import { addPerson, addTenant, audited, enrolFactor, login, password, post, signIn } from './people.ts'
@@ -8,7 +8,7 @@ import { send } from './request.ts'
 
 const enrollUrl = '/auth/mfa/setup'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, serviceOn, startService, type TestService, testClock, testSecrets } from '../harness.ts'
 import { audited, codeAt, enrolFactor, login, post, signIn } from './people.ts'
 
@@ -14,7 +14,7 @@ const verify = (service: TestService, tempToken: string | undefined, code: strin
 const challenge = async (service: TestService, who?: { email: string; password: string }) =>
   (await login(service, who)).body.tempToken
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('a rotated encryption key still opens what the previous one sealed', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -8,10 +8,10 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { partsOn, seeds } from '../audit/chains.ts'
 import { happening } from '../audit/rows.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { metricValues } from '../metric-values.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   async function stage() {
     const { storage, dataDir } = await open()
     const parts = partsOn({ storage, dataDir })

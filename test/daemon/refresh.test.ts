@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, startService, type TestService, testClock } from '../harness.ts'
 import { admin, audited, login, signIn } from './people.ts'
 import { send } from './request.ts'
@@ -29,7 +29,7 @@ async function browser(service: TestService) {
   return { refreshToken, csrf, cookie, renew }
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { withoutKey } from '../lost-key.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
@@ -11,7 +11,7 @@ import { send } from './request.ts'
  * What becomes of encrypted values when their key is lost. Those of webhooks and providers: test/webhooks/poisoned, of mail:
  * test/messages/queue.
  */
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   async function begin() {
     const clock = testClock()
     const service = await startService(open, { clock })

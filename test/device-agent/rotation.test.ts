@@ -9,7 +9,7 @@ import { identityHolder } from '../../src/device-agent/identity-holder.ts'
 import { keepListening } from '../../src/device-agent/live/connection.ts'
 import { identityStore } from '../../src/device-agent/state.ts'
 import { listening } from '../cli/network.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { livingAgents } from './live.ts'
@@ -18,7 +18,7 @@ import { agreeable, authToken, beat, identityAt, standIn } from './stand-in.ts'
 const { live, stateDir } = livingAgents()
 const day = 86_400_000
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   test('an agent rotates its tokens at the request of the service, and uses the new ones', async () => {
     let now = new Date()
     const service = await startService(open, { clock: () => now.toISOString() })

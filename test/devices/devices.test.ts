@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { DeviceChange } from '../../src/devices/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
 import { begin } from './device-fixture.ts'
 
 const failing = (status: number, code: string, message?: string) =>
   expect.objectContaining({ status, code, ...(message !== undefined && { message }) })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a device', () => {
     it('has a name, tags, custom fields and a role, whose changes are audited before and after', async () => {
       const { client, bakery } = await begin(open)

@@ -2,13 +2,13 @@ import { generateSync } from 'otplib'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminPassword, startService, testClock } from '../harness.ts'
 import { addPerson, scenarioTools } from '../laws/scenarios.ts'
 import { buildWorld } from '../world.ts'
 import { listen } from './listener.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   /** A service, and the events that the bakery's webhook received since the last call. */
   const start = async () => {
     const clock = testClock()

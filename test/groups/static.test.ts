@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
@@ -10,7 +10,7 @@ import { addDevice } from './fleet.ts'
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 const fault = (path: string) => ({ status: 400, details: [expect.objectContaining({ path })] })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -1,5 +1,5 @@
 import { connect } from 'node:net'
-import { beforeEach, describe, expect } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { organizationScope } from '../../src/core/scope.ts'
 import { newUserCode } from '../../src/identity/device-authorization/rules.ts'
@@ -9,15 +9,13 @@ import { endSessions } from '../../src/identity/store.ts'
 import { endUserSessions } from '../../src/identity/users/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { audited } from '../daemon/people.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { addOrgUser, addProvider, buildWorld, tokenFor, type World } from '../world.ts'
 
 const client = 'svc on web-1'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   let service: TestService
   let world: World
   const clock = testClock(new Date().toISOString())

@@ -1,12 +1,11 @@
-import { beforeEach, describe, expect } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
 import { hashPassword } from '../../src/identity/password-hash.ts'
 import { setPassword } from '../../src/identity/passwords/store.ts'
 import { endSessions, findUserByEmail } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import {
   adminEmail as email,
   adminPassword as password,
@@ -17,8 +16,7 @@ import {
 
 type Tokens = { accessToken: string; refreshToken?: string }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   let service: TestService
   const clock = testClock(new Date().toISOString())
   let id: string

@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import {
   addPerson,
@@ -11,15 +11,13 @@ import {
   post,
   signIn,
 } from '../daemon/people.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { received } from './mailbox.ts'
 
 type Answer = { code?: string; error?: string; tokens?: { accessToken: string }; recoveryCodes?: string[] }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   async function withPerson(settings: Record<string, unknown> = {}, env: Record<string, string> = {}) {
     const clock = testClock()
     const service = await startService(open, { clock, env })

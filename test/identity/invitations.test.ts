@@ -1,11 +1,10 @@
 import { hash } from 'node:crypto'
-import { beforeEach, describe, expect } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { markEmailProved, sweepInvited } from '../../src/identity/store.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock } from '../harness.ts'
 import { addGroup, addOrgUser, addPartnerUser, buildWorld, roleOf, type World } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
@@ -14,8 +13,7 @@ const failing = (status: number, code: string) => expect.objectContaining({ stat
 const password = 'nine quiet herons over the weir'
 const viewer = roleOf('Org Viewer', 'organization')
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   let service: TestService
   let world: World
   let clock: TestClock

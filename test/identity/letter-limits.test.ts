@@ -1,12 +1,12 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { addPerson, password, post, signIn } from '../daemon/people.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, roleOf, type World } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   let service: TestService
   let world: World
 

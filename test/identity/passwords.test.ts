@@ -1,9 +1,8 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { api } from '../../src/api.ts'
 import { addPerson, addTenant, audited, login, password, post, signIn } from '../daemon/people.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
 import { received, tokenIn } from './mailbox.ts'
 
@@ -14,8 +13,7 @@ const forgot = (service: TestService, email: string) =>
 const reset = (service: TestService, token: string, wanted = better) =>
   post(service, '/auth/reset-password', undefined, { token, password: wanted })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   async function withPerson(options: Parameters<typeof startService>[1] = {}) {
     const service = await startService(open, options)
     const { orgId } = await addTenant(service)

@@ -3,14 +3,14 @@ import { api } from '../../src/api.ts'
 import { permissionOf } from '../../src/core/permissions.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, tokenFor } from '../world.ts'
 
 const builtIn = (name: string, scope = 'organization') =>
   builtInRoles.find((one) => one.name === name && one.scope === scope)!.id
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

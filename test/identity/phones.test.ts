@@ -1,17 +1,15 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { Problem } from '../../src/core/errors.ts'
 import type { PhoneCodes } from '../../src/messages/ports.ts'
 import { addPerson, addTenant, enrolFactor, login, password, post, signIn } from '../daemon/people.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { received } from './mailbox.ts'
 
 const phoneNumber = '+4915112345678'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   type Options = Parameters<typeof startService>[1]
 
   async function withPerson(settings: Record<string, unknown> = {}, options: Options = {}) {

@@ -3,8 +3,7 @@ import { api } from '../../src/api.ts'
 import { freeSlug, slugOf } from '../../src/identity/registration/rules.ts'
 import type { MailMessage } from '../../src/messages/ports.ts'
 import { audited, login, post } from '../daemon/people.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminEmail, startService } from '../harness.ts'
 import { systemToken } from '../world.ts'
 import { received } from './mailbox.ts'
@@ -26,8 +25,7 @@ const mailServer = () => {
   return { mails, mailer: { real: true, send: async (mail: MailMessage) => void mails.push(mail) } }
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('the registration of a partner', () => {
     it('creates partner, organization, site and administrator, and the partner awaits approval', async () => {
       const service = await startService(open)

@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addGroup, addOrgUser, buildWorld, type World } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   let service: TestService
   let world: World
   let annex: string

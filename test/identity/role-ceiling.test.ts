@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import type { TestService } from '../harness.ts'
 import { addOrgUser } from '../world.ts'
 import { begin, builtIn, create, failing, join, joinAsPartner, named, pairs, update } from './role-helpers.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('role administration', () => {
     it('lets nobody grant what they do not hold: directly, by a parent, a clone or a change', async () => {
       const { service, admin, orgs, partners } = await begin(open)

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { begin, builtIn, create, failing, join, update } from './role-helpers.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('role inheritance', () => {
     it('takes effect on the next request, and shows the source of each permission', async () => {
       const { service, admin, orgs } = await begin(open)

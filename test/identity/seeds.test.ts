@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { builtInRoles, seedRoles } from '../../src/identity/seeds.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testClock } from '../harness.ts'
 
 const now = testClock()()
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('built-in roles get the permissions that a release adds, also in a database that has the roles', async () => {
     const { storage } = await open()
     const pairs = () =>

@@ -1,12 +1,11 @@
-import { beforeEach, describe, expect } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password-hash.ts'
 import { findUserByEmail, insertUser } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { codeIn, start } from '../sso/sign-in/sign-in-fixture.ts'
 import { roleOf } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
@@ -18,8 +17,7 @@ const email = 'ada@example.com'
 const viewer = roleOf('Org Viewer', 'organization')
 const ofSso = { sub: 'ada-at-bakery', email, name: 'Mallory' }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   let stage: Awaited<ReturnType<typeof start>>
   const begin = async (env: Record<string, string> = {}) => {
     stage = await start(open, { ENABLE_REGISTRATION: 'true', ...env }, { mailer: unsent(false) })

@@ -3,10 +3,10 @@ import { api } from '../../src/api.ts'
 import { joinPartner } from '../../src/identity/memberships.ts'
 import { builtInRoles } from '../../src/identity/seeds.ts'
 import { addPerson, addTenant, audited, login, password, signIn } from '../daemon/people.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   async function withTwoMemberships() {
     const service = await startService(open)
     const { partnerId, orgId } = await addTenant(service)

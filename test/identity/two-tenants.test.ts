@@ -8,7 +8,7 @@ import { insertSession } from '../../src/identity/sessions/store.ts'
 import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { findUserByEmail, insertUser, markEmailProved } from '../../src/identity/store.ts'
 import { audited, codeAt, enrolFactor } from '../daemon/people.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock, testSecrets } from '../harness.ts'
 import { addProvider, buildWorld, roleOf, type World } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
@@ -19,7 +19,7 @@ const email = 'ada@example.com'
 const viewer = roleOf('Org Viewer', 'organization')
 const admin = roleOf('Org Admin', 'organization')
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   let service: TestService
   let world: World
   let clock: TestClock

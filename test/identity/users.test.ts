@@ -1,9 +1,8 @@
-import { beforeEach, describe, expect } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { acceptMembership } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminPassword, serviceOn, startService, type TestService } from '../harness.ts'
 import {
   addOrgUser,
@@ -27,8 +26,7 @@ async function expectRefused(tries: Promise<unknown>[], why: object): Promise<vo
   expect(reasons).toEqual(reasons.map(() => expect.objectContaining(why)))
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((kind, open) => {
   let service: TestService
   let world: World
 

@@ -1,8 +1,7 @@
-import { beforeAll, describe, expect } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { addOrg, buildWorld, type Org, type World } from '../world.ts'
 import { type Asked, RawAgent, refusedUpgrade } from './raw-agent.ts'
@@ -31,8 +30,7 @@ const answers = ({ type, payload }: Asked) => {
   return { status: 'failed', error: 'Event not found', code: 'record_not_found' }
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   let service: TestService
   let world: World
   let addAcmeOrg: (slug: string) => Promise<Org>

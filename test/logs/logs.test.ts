@@ -5,7 +5,7 @@ import { api } from '../../src/api.ts'
 import type { NewDiagnosticLog } from '../../src/logs/diagnostic/contract.ts'
 import type { NewEventLog } from '../../src/logs/events/contract.ts'
 import { deleteOldLogs } from '../../src/logs/jobs.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
@@ -36,7 +36,7 @@ const at = (minute: number): string => `2026-03-01T11:${String(minute).padStart(
 const some = <T>(count: number, make: (n: number) => T): T[] =>
   Array.from({ length: count }, (_, n) => make(n))
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -6,7 +6,7 @@ import { LogWatch } from '../../daemon/log-watch.ts'
 import { api } from '../../src/api.ts'
 import { deleteOldLogs, enforceQuotas, recountBytes } from '../../src/logs/jobs.ts'
 import { type Excess, equalShare, LogQuota } from '../../src/logs/quota.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
@@ -98,7 +98,7 @@ it('a device over its quota is logged once per hour, and all its entries are cou
   expect(await metricValues(metrics, 'svc_log_entries_excess_total')).toEqual({ refused: 100, deleted: 150 })
 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock()
     const service = await startService(open, { clock, env })

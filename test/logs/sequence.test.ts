@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { placedOf } from './sequence.ts'
@@ -13,7 +13,7 @@ const naming = (path: string) =>
     details: expect.arrayContaining([expect.objectContaining({ path })]),
   })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
@@ -6,8 +6,7 @@ import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
 import { maxDevicesOfNewest, maxHeadsSince, maxSince } from '../../src/logs/tails/contract.ts'
 import { logTails } from '../../src/logs/tails/handlers.ts'
 import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 import { placedOf } from './sequence.ts'
@@ -19,8 +18,7 @@ const naming = (path: string) =>
   })
 const clockTime = '2026-03-01T11:00:00.000Z'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('telemetry with characters that a database cannot store is cleaned, not refused', async () => {
     const service = await startService(open)
     const { tokens, orgs } = await buildWorld(service)

@@ -7,7 +7,7 @@ import { outboxMailer, outboxPhoneCodes } from '../../daemon/integrations/develo
 import { openIntegrations } from '../../daemon/integrations/open.ts'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import { welcome } from '../../src/messages/templates.ts'
-import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { inTurn, openMigrated, temporaryFolder } from '../databases.ts'
 import { testClock, testSecrets } from '../harness.ts'
 
 const message = welcome({ to: 'alice@acme.test', name: 'Alice', url: 'https://svc.example.com' })
@@ -57,7 +57,7 @@ describe('the development outbox', () => {
 
 const phone = '+491701234567'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('phone codes without a verification service', () => {
     const bench = async () => {
       const { storage, dataDir } = await open()

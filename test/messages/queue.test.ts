@@ -7,7 +7,7 @@ import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { until } from '../daemon/process.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, startService, type TestClock, testClock, testSecrets } from '../harness.ts'
 
 const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
@@ -65,7 +65,7 @@ function benchOn(storage: Storage): Bench {
 
 const queued = (storage: Storage) => storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a queued mail', () => {
     const bench = async () => benchOn((await open()).storage)
 

@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
 import { addRollout } from '../agents/rollouts/records.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { addDevice } from '../groups/fleet.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

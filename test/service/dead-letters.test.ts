@@ -7,7 +7,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { insertDeadLetter, maxDeadLetters } from '../../src/storage/dead-letters.ts'
 import { happening } from '../audit/rows.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { failWrites } from '../laws/failing-writes.ts'
 import { metricValues } from '../metric-values.ts'
@@ -15,7 +15,7 @@ import { addWebhook, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   async function setUp() {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -1,9 +1,8 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addProvider, addRole, addUser, roleOf } from '../world.ts'
@@ -14,8 +13,7 @@ const day = 24 * 3600
 const missing = 'is missing in an active provider'
 const noEndpoint = expect.stringContaining(`${missing}: set it, or the issuer again`)
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('an active provider', () => {
     it('is complete, and each missing field is named', async () => {
       const { create, setStatus, change, client } = await start(open)

@@ -1,8 +1,7 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole, addUser, tokenFor } from '../world.ts'
 import { certificate } from './certificates.ts'
@@ -20,8 +19,7 @@ import {
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('an identity provider', () => {
     it('keeps its default role: nobody deletes that, active or not', async () => {
       const { service, bakery, client, create, change, show } = await start(open)

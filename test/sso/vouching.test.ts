@@ -1,10 +1,9 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
 import { ApiError } from '../../src/core/transport.ts'
 import { ProviderChange } from '../../src/sso/contract.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import { endpointsOf, oidc } from './provider-fixture.ts'
@@ -14,8 +13,7 @@ import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/si
 
 const admin = { ...person, sub: 'subject-2', email: 'boss@bakery.example.com' }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   /** The bakery, with a member who may only read and write organizations. */
   async function setUp() {
     const on = await start(open)

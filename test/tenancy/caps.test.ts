@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('a partner gets no more organizations than its cap, even concurrently', async () => {
     const service = await startService(open)
     const client = service.client(await systemToken(service))

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { addUser, buildWorld, roleOf } from '../world.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('what a deletion would end is counted within the reach of the caller, and then ends', async () => {
     const service = await startService(open)
     const { orgs, partners, tokens } = await buildWorld(service)

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { OrganizationChange } from '../../src/tenancy/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addPartnerUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('an organization', () => {
     it('is changed and deleted by the system and by users of its partner who can see it', async () => {
       const service = await startService(open)

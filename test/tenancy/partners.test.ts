@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { PartnerChange } from '../../src/tenancy/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addPartnerUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a partner', () => {
     it('is changed field by field, and the audit log records the changes', async () => {
       const service = await startService(open)

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
@@ -11,7 +11,7 @@ const many = <T>(count: number, call: (n: number) => Promise<T>) =>
 const outcome = (one: PromiseSettledResult<unknown>): unknown =>
   one.status === 'fulfilled' ? 200 : (one.reason as { code: string }).code
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('only one of several concurrent requests gets a slug', async () => {
     const service = await startService(open)
     const { partners, orgs, tokens } = await buildWorld(service)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Client } from '../../src/core/client.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 
@@ -91,7 +91,7 @@ const rows: Row[] = [
   ],
 ]
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('tenancy', () => {
     it('is accessible to the documented callers, in every scope and with every orgAccess', async () => {
       const service = await startService(open)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { hashPassword } from '../../src/identity/password-hash.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { adminPassword, startService, type TestService } from '../harness.ts'
 import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addPartnerUser, buildWorld, type Org, type World } from '../world.ts'
@@ -65,7 +65,7 @@ const nothing = { ...reporting, agent: 401 }
 /** Active again: users may sign in and machines report; revoked credentials stay revoked. */
 const again = { session: 401, apiKey: 401, login: 200, enrollment: 401, agent: 200 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a tenant that is suspended or deleted', () => {
     it('loses keys and sessions of an organization for good; its machines return with it', async () => {
       const service = await startService(open)

@@ -1,17 +1,15 @@
 import { exportSPKI } from 'jose'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { sweepTokens } from '../../src/trust/store.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { TokenIssuer } from './issuer.ts'
 import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('the token of a job', () => {
     it('is exchanged for an access token with the permissions of its policy', async () => {
       const { create, exchange, tokenOf, service, bakery, clock, client } = await start(open)

@@ -1,12 +1,11 @@
 import { readdirSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join, relative } from 'node:path'
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { listening } from '../cli/network.ts'
 import { failureOf, Home } from '../cli/run.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { gitlab, run, start } from './trust-fixture.ts'
@@ -14,9 +13,7 @@ import { gitlab, run, start } from './trust-fixture.ts'
 const sessionFile = ({ path, config }: Home) =>
   relative(path, join(config, 'sessions', readdirSync(join(config, 'sessions'))[0]!))
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
-
+inTurn((_, open) => {
   /** A service, and an empty home of a CI job. */
   async function begin() {
     const stage = await start(open, {}, testClock(new Date().toISOString()))

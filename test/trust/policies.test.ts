@@ -1,8 +1,7 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import { github, releases, run, start } from './trust-fixture.ts'
@@ -11,8 +10,7 @@ const said = (status: number, message: unknown) => expect.objectContaining({ sta
 const fault = (path: string, message: unknown) =>
   expect.objectContaining({ status: 400, details: expect.arrayContaining([{ path, message }]) })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('a trust policy', () => {
     it('is active from the start, with the given values and default limits', async () => {
       const { service, bakery, client, create, clock } = await start(open)

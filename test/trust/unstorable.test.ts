@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { refused, start, unsigned } from './trust-fixture.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   it('a token with text that a database cannot store matches no policy that checks it', async () => {
     const { create, exchange, tokenOf } = await start(open)
     await create()

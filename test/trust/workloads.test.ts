@@ -4,8 +4,7 @@ import { api } from '../../src/api.ts'
 import { type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
-import { inTurn } from '../database-depth.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { callOf, toWire } from '../laws/calls.ts'
@@ -17,8 +16,7 @@ const keys = api.enrollmentKeys
 const forbidden = expect.objectContaining({ status: 403, code: 'forbidden' })
 const cut = expect.objectContaining({ status: 401, code: 'invalid_token' })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   describe('a workload', () => {
     it('creates, rotates, lists and deletes enrollment keys, with which machines enroll', async () => {
       const { create, signIn, service, bakery, clock } = await start(open)

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { callOf, toWire } from '../laws/calls.ts'
 import { buildStage } from '../laws/fixture.ts'
 import { Line } from '../laws/wire.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('a member restricted to a site or a device group', () => {
     it('cannot use webhooks, which report on every device', async () => {
       const service = await startService(open)

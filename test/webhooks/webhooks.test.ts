@@ -5,7 +5,7 @@ import { eventTypes } from '../../src/core/event-types.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
 import { hiddenValue, type WebhookChange } from '../../src/webhooks/contract.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { inTurn } from '../databases.ts'
 import { startService, testClock, testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addRole, addUser, buildWorld, tokenFor } from '../world.ts'
@@ -16,7 +16,7 @@ const errorWith = (status: number, message: string) => expect.objectContaining({
 const faults = (...details: { path: string; message: string }[]) =>
   expect.objectContaining({ status: 400, details })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

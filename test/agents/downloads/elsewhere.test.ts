@@ -1,8 +1,7 @@
 import S3rver from 's3rver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
+import { inTurn, temporaryFolder } from '../../databases.ts'
 import { serviceOn, startService } from '../../harness.ts'
 import { systemToken } from '../../world.ts'
 import { putRelease } from '../directory.ts'
@@ -48,8 +47,7 @@ const stored = (more: Record<string, string> = {}) => ({
   ...more,
 })
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   async function start(env: Record<string, string>) {
     const service = await startService(open, { env })
     const client = service.client(await systemToken(service))

@@ -7,12 +7,11 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import { Pool } from 'undici'
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { until } from '../../daemon/process.ts'
 import { send } from '../../daemon/request.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
+import { inTurn, temporaryFolder } from '../../databases.ts'
 import { startService } from '../../harness.ts'
 import { systemToken } from '../../world.ts'
 import { putRelease } from '../directory.ts'
@@ -21,8 +20,7 @@ import { sha256, signedRelease } from '../signed-release.ts'
 const linux = 'svc-agent-linux-amd64'
 const path = '/api/v1/agents/download'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   async function start(env: Record<string, string> = {}) {
     const directory = await temporaryFolder()
     const local = { BINARY_SOURCE: 'local', AGENT_BINARY_DIR: directory, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }

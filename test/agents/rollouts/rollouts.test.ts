@@ -1,13 +1,11 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { before, begin, type Machine, withFleet } from './rollout-fixture.ts'
 
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const setUp = (count: number) => withFleet(open, count)
 
   describe('a rollout', () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { depth, isSoak, isTried } from '../../depth.ts'
 import { before, begin } from './rollout-fixture.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
@@ -27,7 +27,7 @@ const fates = [
   ['rolls back', 'Rolled back: exit 1'],
 ] as const
 
-onEveryDatabase((kind, open) => {
+inTurn((kind, open) => {
   const inDepth = it.runIf(kind === 'sqlite' || isSoak)
   let stage: Awaited<ReturnType<typeof begin>>
   let machines: Machine[]

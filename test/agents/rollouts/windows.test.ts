@@ -1,15 +1,13 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { before, type Machine, withFleet } from './rollout-fixture.ts'
 
 /** The clock begins at Sunday, 1 March 2026, noon in UTC. */
 const atOne = { every: 'Sun 13:00', durationMinutes: 60, timezone: 'UTC' }
 const opensAt = '2026-03-01T13:00:00.000Z'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const setUp = async (count: number) => {
     const stage = await withFleet(open, count)
     const { system, bakery, placesOf } = stage

@@ -1,13 +1,11 @@
-import { describe, expect, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { checkLiveness } from '../../../src/devices/jobs.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { RawAgent } from '../../live/raw-agent.ts'
 import { begin } from '../rollouts/rollout-fixture.ts'
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   const setUp = async () => {
     const stage = await begin(open)
     const { service, system, bakery, clock, enroll } = stage

@@ -1,7 +1,6 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { systemToken } from '../../world.ts'
 import { begin, type Machine } from '../rollouts/rollout-fixture.ts'
@@ -12,8 +11,7 @@ const problem = (status: number, code: string, more: object = {}) =>
 
 type Where = { component?: 'agent'; platform?: 'linux' | 'windows'; arch?: 'x64' | 'arm64' }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 is promoted. */
   const setUp = async (kinds = ['linux/x64', 'windows/x64']) => {
     const stage = await begin(open)

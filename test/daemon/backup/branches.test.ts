@@ -1,7 +1,7 @@
 import { cp, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { examineRestored } from '../../../daemon/backup/drill-checks.ts'
 import { environmentOn, readConfig } from '../../../daemon/config.ts'
 import { verifyStoredChain } from '../../../src/audit/checkpoints/chain-verification.ts'
@@ -18,7 +18,6 @@ import { systemScope } from '../../../src/core/scope.ts'
 import { addSeconds, systemClock } from '../../../src/core/time.ts'
 import type { Storage } from '../../../src/storage/open.ts'
 import { happen, unguarded } from '../../audit/chains.ts'
-import { inTurn } from '../../database-depth.ts'
 import { openMigrated } from '../../databases.ts'
 import { testSecrets } from '../../harness.ts'
 import { backupOf, emptyPlace, inEnvironmentOf, kinds, type Place, restored, withStorage } from './filled.ts'
@@ -80,8 +79,6 @@ async function machineAfter({ dataDir }: Place, kind: (typeof kinds)[number]): P
 }
 
 describe.each(kinds)('restores of audit chains on %s', (kind) => {
-  const it = inTurn(kind)
-
   it('are not told by the statement about another chain', async () => {
     const first = await placeOf(kind)
     await grown(first, y, 3)

@@ -6,8 +6,7 @@ import { backupMetrics } from '../../../daemon/backup/backup-watch.ts'
 import { findRun } from '../../../daemon/backup/runs.ts'
 import { WriteGate } from '../../../src/storage/copy/write-gate.ts'
 import { createScratchDatabase } from '../../../src/storage/postgres/scratch-database.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
+import { everyDatabase, inTurn, openMigrated, temporaryFolder } from '../../databases.ts'
 import { startService, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { buildWorld } from '../../world.ts'
@@ -44,9 +43,7 @@ it('a drill leaves the service open for writes', async () => {
   }
 })
 
-onEveryDatabase((kind, open) => {
-  const itInTurn = inTurn(kind)
-
+inTurn((kind, open) => {
   async function backedUp() {
     const service = await startService(open)
     await buildWorld(service)
@@ -56,7 +53,7 @@ onEveryDatabase((kind, open) => {
     return { place, target, newest: await backupOf(place, { out: target }) }
   }
 
-  itInTurn('fails at a damaged backup, and says so everywhere', { timeout: patience }, async () => {
+  it('fails at a damaged backup, and says so everywhere', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const bytes = await readFile(newest.file)
     bytes[Math.floor(bytes.length / 2)]! ^= 1
@@ -85,7 +82,10 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('restores the newest backup of a directory, and says so everywhere', { timeout: patience }, async () => {
+  it('restores the newest backup of a directory, and says so everywhere', {
+    ...everyDatabase,
+    timeout: patience,
+  }, async () => {
     const { place, target, newest } = await backedUp()
     const { code, stdout, stderr } = await svc(['db', 'drill', target], place)
     expect(code).toBe(0)
@@ -119,7 +119,7 @@ onEveryDatabase((kind, open) => {
     expect(run).toMatchObject({ bytes: newest.bytes, failures: 0, failed_at: null })
   })
 
-  itInTurn('finds one that is missing, of other keys, or encrypted', { timeout: patience }, async () => {
+  it('finds one that is missing, of other keys, or encrypted', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const empty = await temporaryFolder()
     const none = await svc(['db', 'drill', empty], place)
@@ -162,7 +162,7 @@ onEveryDatabase((kind, open) => {
     expect((await svc(['db', 'drill', target], place)).code).toBe(2)
   })
 
-  it('that is killed leaves what the next one removes', { timeout: patience }, async () => {
+  it('that is killed leaves what the next one removes', { ...everyDatabase, timeout: patience }, async () => {
     const { place, target } = await backedUp()
     const killed = new SvcProcess(['db', 'drill', target], place)
     const wanted = kind === 'sqlite' ? 1 : 2

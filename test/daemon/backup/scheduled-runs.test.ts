@@ -9,8 +9,7 @@ import { readConfig } from '../../../daemon/config.ts'
 import { checkBackups } from '../../../daemon/doctor/backups.ts'
 import { addSeconds, type Instant } from '../../../src/core/time.ts'
 import { openStorage } from '../../../src/storage/open.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
+import { everyDatabase, inTurn, temporaryFolder } from '../../databases.ts'
 import { serviceOn, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { ServeProcess, told, until } from '../process.ts'
@@ -58,9 +57,7 @@ const visible = async (folder: string) =>
   (await readdir(folder)).filter((name) => /^svc-.*\.backup$/.test(name))
 const drafts = async (folder: string) => (await readdir(folder)).filter((name) => name.endsWith('.part'))
 
-onEveryDatabase((kind, open) => {
-  const itInTurn = inTurn(kind)
-
+inTurn((_, open) => {
   async function opened() {
     const { dataDir, databaseUrl } = await open()
     const target = await temporaryFolder()
@@ -71,7 +68,10 @@ onEveryDatabase((kind, open) => {
     return { place: { dataDir, databaseUrl }, target, clock: () => now, pass }
   }
 
-  it('is done by one of two replicas when it is due, and is seen', { timeout: patience }, async () => {
+  it('is done by one of two replicas when it is due, and is seen', {
+    ...everyDatabase,
+    timeout: patience,
+  }, async () => {
     const { place, target, clock, pass } = await opened()
     const env = { BACKUP_TARGET: target }
     const replicas = [await replica(place, env, clock), await replica(place, env, clock)]
@@ -113,7 +113,7 @@ onEveryDatabase((kind, open) => {
     ])
   })
 
-  itInTurn('is done by a service, which keeps what its settings say', { timeout: patience }, async () => {
+  it('is done by a service, which keeps what its settings say', { timeout: patience }, async () => {
     const { place, target } = await opened()
     await dueSince('backup', place)
     const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily }
@@ -127,115 +127,102 @@ onEveryDatabase((kind, open) => {
     expect(run).toMatchObject({ failures: 0, holder: null, succeeded_at: expect.any(String) })
   })
 
-  itInTurn(
-    'restores the newest encrypted backup as a drill, and says when one is damaged',
-    {
-      timeout: patience,
-    },
-    async () => {
-      const { place, target, clock, pass } = await opened()
-      await (await serviceOn(place)).close()
-      const { generateIdentity, identityToRecipient } = await import('age-encryption')
-      const identity = await generateIdentity()
-      const key = join(await temporaryFolder(), 'key.txt')
-      await writeFile(key, `${identity}\n`, { mode: 0o600 })
-      const recipient = [await identityToRecipient(identity)]
-      const env = { BACKUP_TARGET: target, DRILL_SCHEDULE: daily, DRILL_IDENTITY_FILE: key }
-      const replicas = [await replica(place, env, clock, 'drill'), await replica(place, env, clock, 'drill')]
-      const { storage, config } = replicas[0]!
-      const look = async () => {
-        await Promise.all(replicas.map(({ run }) => run.look()))
-        await Promise.all(replicas.map(({ run }) => run.settled()))
-        return findRun(storage.read, 'drill')
-      }
-      const metrics = backupMetrics(storage, config.backups)
-      const value = async (name: string) => {
-        await metrics.refresh()
-        return (await metricValues(metrics.registry, `svc_drill_${name}`))['']
-      }
-      const said = async (now: Instant) => (await checkBackups(storage.read, config, now))[1]!
-      const verdicts = async () => {
-        const rows = await storage.read.selectFrom('audit_logs').select('canonical').orderBy('seq').execute()
-        const entries = rows.map(({ canonical }) => JSON.parse(canonical))
-        return entries.flatMap(({ action, details }) =>
-          action === 'database.drill' ? [details.verdict] : [],
-        )
-      }
-      await look()
-      expect([await verdicts(), await value('last_success_timestamp_seconds')], 'not due yet').toEqual([
-        [],
-        0,
-      ])
-      expect(await said(clock())).toMatchObject({
-        check: 'restore drill',
-        state: 'warning',
-        message: 'No backup was ever restored to see that it can be.',
-        remedy: `svc db drill ${target} --identity ${key}`,
-      })
+  it('restores the newest encrypted backup as a drill, and says when one is damaged', {
+    timeout: patience,
+  }, async () => {
+    const { place, target, clock, pass } = await opened()
+    await (await serviceOn(place)).close()
+    const { generateIdentity, identityToRecipient } = await import('age-encryption')
+    const identity = await generateIdentity()
+    const key = join(await temporaryFolder(), 'key.txt')
+    await writeFile(key, `${identity}\n`, { mode: 0o600 })
+    const recipient = [await identityToRecipient(identity)]
+    const env = { BACKUP_TARGET: target, DRILL_SCHEDULE: daily, DRILL_IDENTITY_FILE: key }
+    const replicas = [await replica(place, env, clock, 'drill'), await replica(place, env, clock, 'drill')]
+    const { storage, config } = replicas[0]!
+    const look = async () => {
+      await Promise.all(replicas.map(({ run }) => run.look()))
+      await Promise.all(replicas.map(({ run }) => run.settled()))
+      return findRun(storage.read, 'drill')
+    }
+    const metrics = backupMetrics(storage, config.backups)
+    const value = async (name: string) => {
+      await metrics.refresh()
+      return (await metricValues(metrics.registry, `svc_drill_${name}`))['']
+    }
+    const said = async (now: Instant) => (await checkBackups(storage.read, config, now))[1]!
+    const verdicts = async () => {
+      const rows = await storage.read.selectFrom('audit_logs').select('canonical').orderBy('seq').execute()
+      const entries = rows.map(({ canonical }) => JSON.parse(canonical))
+      return entries.flatMap(({ action, details }) => (action === 'database.drill' ? [details.verdict] : []))
+    }
+    await look()
+    expect([await verdicts(), await value('last_success_timestamp_seconds')], 'not due yet').toEqual([[], 0])
+    expect(await said(clock())).toMatchObject({
+      check: 'restore drill',
+      state: 'warning',
+      message: 'No backup was ever restored to see that it can be.',
+      remedy: `svc db drill ${target} --identity ${key}`,
+    })
 
-      const { file } = await backupOf(place, { out: target, recipient })
-      pass(24 * hour)
-      const good = await look()
-      // One of the two replicas did it.
-      expect([good, await verdicts()]).toMatchObject([{ failures: 0, holder: null }, ['passed']])
-      expect(await value('last_success_timestamp_seconds')).toBe(Date.parse(good!.succeeded_at!) / 1000)
-      expect(await value('last_size_bytes')).toBeGreaterThan(1000)
-      expect(await said(good!.succeeded_at!)).toMatchObject({ check: 'restore drill', state: 'ok' })
+    const { file } = await backupOf(place, { out: target, recipient })
+    pass(24 * hour)
+    const good = await look()
+    // One of the two replicas did it.
+    expect([good, await verdicts()]).toMatchObject([{ failures: 0, holder: null }, ['passed']])
+    expect(await value('last_success_timestamp_seconds')).toBe(Date.parse(good!.succeeded_at!) / 1000)
+    expect(await value('last_size_bytes')).toBeGreaterThan(1000)
+    expect(await said(good!.succeeded_at!)).toMatchObject({ check: 'restore drill', state: 'ok' })
 
-      const bytes = await readFile(file)
-      bytes[Math.floor(bytes.length / 2)]! ^= 1
-      await writeFile(file, bytes)
-      pass(24 * hour)
-      const bad = await look()
-      expect([bad, await verdicts()]).toMatchObject([{ failures: 1, holder: null }, ['passed', 'failed']])
-      expect(bad!.succeeded_at).toBe(good!.succeeded_at)
-      expect(await value('failures_total')).toBe(1)
-      expect(await value('last_failure_timestamp_seconds')).toBe(Date.parse(bad!.failed_at!) / 1000)
-      expect(await said(bad!.failed_at!)).toMatchObject({
-        state: 'warning',
-        message: expect.stringMatching(/^The last one failed at .* is damaged: /),
-        remedy: `mend that, then svc db drill ${target} --identity ${key}`,
-      })
-    },
-  )
+    const bytes = await readFile(file)
+    bytes[Math.floor(bytes.length / 2)]! ^= 1
+    await writeFile(file, bytes)
+    pass(24 * hour)
+    const bad = await look()
+    expect([bad, await verdicts()]).toMatchObject([{ failures: 1, holder: null }, ['passed', 'failed']])
+    expect(bad!.succeeded_at).toBe(good!.succeeded_at)
+    expect(await value('failures_total')).toBe(1)
+    expect(await value('last_failure_timestamp_seconds')).toBe(Date.parse(bad!.failed_at!) / 1000)
+    expect(await said(bad!.failed_at!)).toMatchObject({
+      state: 'warning',
+      message: expect.stringMatching(/^The last one failed at .* is damaged: /),
+      remedy: `mend that, then svc db drill ${target} --identity ${key}`,
+    })
+  })
 
-  itInTurn(
-    'is a failure that is seen, and leaves nothing, when it is killed',
-    { timeout: patience },
-    async () => {
-      const { place, target, clock, pass } = await opened()
-      const slow = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
-      await slow.run.look()
-      pass(24 * hour)
-      await slow.run.look()
-      await until(async () => (await drafts(target)).length === 1, 200_000)
-      const [draft] = await drafts(target)
-      process.kill(Number(/\.(\d+)\.part$/.exec(draft!)![1]), 'SIGKILL')
-      await slow.run.settled()
-      expect(await visible(target)).toEqual([])
-      const state = await findRun(slow.storage.read, 'backup')
-      expect(state).toMatchObject({ failures: 1, holder: null, failure: expect.stringContaining('a signal') })
-      expect(await checkBackups(slow.storage.read, slow.config, clock())).toMatchObject([
-        { state: 'warning', message: expect.stringContaining('The last one failed at') },
-        {},
-      ])
+  it('is a failure that is seen, and leaves nothing, when it is killed', { timeout: patience }, async () => {
+    const { place, target, clock, pass } = await opened()
+    const slow = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
+    await slow.run.look()
+    pass(24 * hour)
+    await slow.run.look()
+    await until(async () => (await drafts(target)).length === 1, 200_000)
+    const [draft] = await drafts(target)
+    process.kill(Number(/\.(\d+)\.part$/.exec(draft!)![1]), 'SIGKILL')
+    await slow.run.settled()
+    expect(await visible(target)).toEqual([])
+    const state = await findRun(slow.storage.read, 'backup')
+    expect(state).toMatchObject({ failures: 1, holder: null, failure: expect.stringContaining('a signal') })
+    expect(await checkBackups(slow.storage.read, slow.config, clock())).toMatchObject([
+      { state: 'warning', message: expect.stringContaining('The last one failed at') },
+      {},
+    ])
 
-      // Its draft goes with the next backup, once nobody has written to it for an hour.
-      const fast = await replica(place, { BACKUP_TARGET: target }, clock)
-      pass(24 * hour)
-      await fast.run.look()
-      await fast.run.settled()
-      expect([await visible(target), await drafts(target)]).toMatchObject([[expect.anything()], [draft]])
-      const past = new Date(Date.now() - 2 * hour * 1000)
-      await utimes(join(target, draft!), past, past)
-      pass(24 * hour)
-      await fast.run.look()
-      await fast.run.settled()
-      expect([await visible(target), await drafts(target)]).toMatchObject([[{}, {}], []])
-    },
-  )
+    // Its draft goes with the next backup, once nobody has written to it for an hour.
+    const fast = await replica(place, { BACKUP_TARGET: target }, clock)
+    pass(24 * hour)
+    await fast.run.look()
+    await fast.run.settled()
+    expect([await visible(target), await drafts(target)]).toMatchObject([[expect.anything()], [draft]])
+    const past = new Date(Date.now() - 2 * hour * 1000)
+    await utimes(join(target, draft!), past, past)
+    pass(24 * hour)
+    await fast.run.look()
+    await fast.run.settled()
+    expect([await visible(target), await drafts(target)]).toMatchObject([[{}, {}], []])
+  })
 
-  it('ends with its service, and another one does it', { timeout: patience }, async () => {
+  it('ends with its service, and another one does it', { ...everyDatabase, timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     await dueSince('backup', place)
     const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily, BACKUP_LIMIT_RATE: '10' }
@@ -257,7 +244,7 @@ onEveryDatabase((kind, open) => {
     expect(await findRun(other.storage.read, 'backup')).toMatchObject({ holder: null, failures: 0 })
   })
 
-  itInTurn('is stopped with the service, which can be started again', { timeout: patience }, async () => {
+  it('is stopped with the service, which can be started again', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     const first = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
     await first.run.look()
@@ -274,7 +261,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe.skipIf(noDisk() !== undefined)('to a disk', () => {
-    itInTurn('that is full or read-only fails with a sentence', { timeout: patience }, async () => {
+    it('that is full or read-only fails with a sentence', { timeout: patience }, async () => {
       const { place, clock, pass } = await opened()
       const disk = await smallDisk(2 ** 20)
       const { run, storage } = await replica(place, { BACKUP_TARGET: disk.path }, clock)

@@ -1,9 +1,8 @@
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import pg from 'pg'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { copyLockKey, WriteGate } from '../../../src/storage/copy/write-gate.ts'
-import { inTurn } from '../../database-depth.ts'
 import { isSoak } from '../../depth.ts'
 import type { SvcProcess } from '../backup/binary.ts'
 import { emptyPlace, kinds, type Place, withStorage } from '../backup/filled.ts'
@@ -83,7 +82,6 @@ async function assertCompletes(from: Place, to: Place): Promise<void> {
 }
 
 describe.each(kinds)('a copy of %s that is frozen', (kind) => {
-  const it = inTurn(kind)
   const target = () => emptyPlace(kind === 'sqlite' ? 'postgres' : 'sqlite')
 
   it('in its first pass keeps the next one out, which says so, and goes on once the process has ended', {

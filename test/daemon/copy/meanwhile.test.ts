@@ -1,11 +1,10 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { isMoved } from '../../../daemon/backup/contents.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
 import { closeMoved } from '../../../src/storage/copy/moved.ts'
 import { describeLocation } from '../../../src/storage/copy/target.ts'
 import { checkVersion } from '../../../src/storage/oldest-version.ts'
 import { version } from '../../../src/version.ts'
-import { inTurn } from '../../database-depth.ts'
 import { openMigrated } from '../../databases.ts'
 import { emptyPlace, kinds, type Place, withStorage } from '../backup/filled.ts'
 import { copied, copiedWhile, placeOf, planned } from './copies.ts'
@@ -30,8 +29,6 @@ const takesWrites = (place: Place) =>
 const row = { token_hash: 'a', content: 'of another program', expires_at: '2026' }
 
 describe.each(kinds)('a copy to %s', (kind) => {
-  const it = inTurn(kind)
-
   it('is refused when the source was migrated meanwhile', async () => {
     const changes = [
       `insert into svc_migrations select '9999_next', checksum, '2026-03-01T12:00:00.000Z' from svc_migrations limit 1`,

@@ -1,14 +1,14 @@
 import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addRelease } from '../../agents/rollouts/records.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { begin } from '../../devices/device-fixture.ts'
 import { testClock } from '../../harness.ts'
 import { type FleetOptions, startFleet } from './fleets.ts'
 
 const soon = (check: () => Promise<unknown>) => vi.waitFor(check, { timeout: 15_000, interval: 50 })
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const startStage = async (options: Parameters<typeof begin>[1] = {}) => {
     const stage = await begin(open, options)
     const body = { name: 'simulation', maxUsage: 500 }

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { releaseHost } from '../../agents/release-host.ts'
 import { signedRelease } from '../../agents/signed-release.ts'
-import { onEveryDatabase, openMigrated } from '../../databases.ts'
+import { inTurn, openMigrated } from '../../databases.ts'
 import { isSoak } from '../../depth.ts'
 import { startService } from '../../harness.ts'
 import { buildWorld, systemToken } from '../../world.ts'
@@ -68,7 +68,7 @@ async function updateAndRollBack(
   expect(statSync(agent.file).mode & 0o777).toBe(0o755)
 }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   test('an agent is updated by its service, and keeps its version when the next one is broken', () =>
     updateAndRollBack(open, [build('1.0.0'), build('2.0.0')]))
 })

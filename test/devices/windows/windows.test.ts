@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import type { Maintenance } from '../../../src/devices/contract.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { listen } from '../../events/listener.ts'
 import { testClock } from '../../harness.ts'
 import { begin } from '../device-fixture.ts'
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   const start = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })

@@ -2,7 +2,7 @@ import { request } from 'node:https'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { hasOpenssl, testCertificate } from '../../cli/network.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { startService, type TestService } from '../../harness.ts'
 import { buildWorld } from '../../world.ts'
 import { certifiedProvider } from '../certified.ts'
@@ -10,7 +10,7 @@ import { addMember, browser, codeIn } from '../sign-in/sign-in-fixture.ts'
 
 const account = { email: 'dora@bakery.example.com', name: 'Dora Bakes', email_verified: true }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe.skipIf(!hasOpenssl)('a certified provider with signed user info', () => {
     const certificate = testCertificate()
     let service: TestService

@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readOutboxMessages } from '../../../daemon/integrations/outbox.ts'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
@@ -6,8 +6,7 @@ import { joinOrganization, joinPartner } from '../../../src/identity/memberships
 import { hashPassword } from '../../../src/identity/password-hash.ts'
 import { saveReset } from '../../../src/identity/passwords/store.ts'
 import { newToken, tokenHash } from '../../../src/identity/sessions/tokens.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { adminEmail, adminPassword as password, type TestService } from '../../harness.ts'
 import { received, tokenIn } from '../../identity/mailbox.ts'
 import { newEntries } from '../../laws/audited.ts'
@@ -30,9 +29,7 @@ const login = (service: TestService, email: string, to: { orgId?: string; partne
 
 const refused = { status: 401, code: 'invalid_credentials' }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
-
+inTurn((_, open) => {
   /** The bakery with a provider, and the member Dora, who also has a password. */
   async function setUp() {
     const on = await start(open)

@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { zeroId } from '../../../src/core/ids.ts'
 import { newId } from '../../../src/core/new-id.ts'
@@ -6,8 +6,7 @@ import { joinOrganization } from '../../../src/identity/memberships.ts'
 import { hashPassword } from '../../../src/identity/password-hash.ts'
 import { insertUser } from '../../../src/identity/store.ts'
 import { failures } from '../../../src/sso/failures.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { roleOf } from '../../world.ts'
 import { codeIn, errorIn, start } from './sign-in-fixture.ts'
@@ -17,8 +16,7 @@ const email = 'gus@garage.example.com'
 const gus = { sub: 'gus', email: 'Gus@Garage.example.com', name: 'Told by the provider' }
 const viewer = roleOf('Org Viewer', 'organization')
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((_, open) => {
   /** The bakery with provisioning; Gus has an account and belongs to the garage. */
   async function setUp(more: object = { autoProvision: true, defaultRoleId: viewer }) {
     const on = await start(open)

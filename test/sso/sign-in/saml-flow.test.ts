@@ -1,10 +1,9 @@
 import { type KeyObject, verify, X509Certificate } from 'node:crypto'
-import { describe, expect } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
 import { parseXml } from '../../../src/sso/saml/xml.ts'
-import { inTurn } from '../../database-depth.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { withoutKey } from '../../lost-key.ts'
 import { metricsToken, scrapedValues } from '../../metric-values.ts'
@@ -21,8 +20,7 @@ function isSignedBy(publicKey: KeyObject, location: string): boolean {
   return verify('sha256', Buffer.from(signed), publicKey, signature)
 }
 
-onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+inTurn((kind, open) => {
   async function setUp(more: object = {}, env: Record<string, string> = {}) {
     const on = await start(open, { ...samlEnv, ...env })
     const { service, bakery, clock } = on

@@ -1,13 +1,13 @@
 import { UnsecuredJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { issuer } from '../provider-fixture.ts'
 import { addMember, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 type Claims = Record<string, unknown>
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('signed user info', () => {
     const setUp = async () => {
       const on = await start(open)

@@ -3,7 +3,7 @@ import { tokenHash } from '../../../src/identity/sessions/tokens.ts'
 import { SsoFailure } from '../../../src/sso/failures.ts'
 import { parseXml } from '../../../src/sso/saml/xml.ts'
 import { cookieName } from '../../../src/sso/sign-in/web.ts'
-import { onEveryDatabase } from '../../databases.ts'
+import { inTurn } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { jo } from '../saml/identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
@@ -12,7 +12,7 @@ import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-fi
 /** Text that a database refuses, or returns altered. */
 const odd = { 'a NUL': 'a\u0000b', 'half a surrogate pair': 'a\ud800', 'the other half': '\udc00a' }
 
-onEveryDatabase((_, open) => {
+inTurn((_, open) => {
   describe('text that a database cannot store, sent by an identity provider', () => {
     it('in a claim fails the sign-in, names the field, and leaves nothing behind', async () => {
       const { service, bakery, provider, idp, signIn } = await start(open)
