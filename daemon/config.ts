@@ -40,8 +40,7 @@ import {
 } from './variables.ts'
 
 /**
- * The configuration of `svc serve`. Only this file reads `process.env`; it hands it to
- * `settings.ts` of integrations, backup and tracing, and to `cors.ts`.
+ * The configuration of `svc serve`. Only this file reads `process.env`; the other files of the daemon get it as an argument.
  */
 export type Config = {
   host: string

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 
 export type StoredArchive = { name: string; place: string; bytes: number }
 
-/** A directory, or a prefix of object storage. Every method throws SetupError. */
+/** A directory, or a prefix of object storage. @throws SetupError; deleting in a directory throws what the file system does */
 export type ArchiveStore = {
   /** The path or URL of an archive, by which people and commands name it. */
   placeOf(name: string): string

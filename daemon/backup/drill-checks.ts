@@ -16,8 +16,8 @@ import { cipherOf } from '../secrets/cipher.ts'
 import type { Env } from '../variables.ts'
 
 /**
- * The checks of svc doctor that say something about a restored database. What the fleet and the queues do now is of the service that
- * was backed up, and damage of pages on Postgres of the server.
+ * The checks of svc doctor that say something about a restored database. Those of the fleet and the queues are about the service that
+ * was backed up; damaged pages on Postgres are about its server.
  */
 export async function examineRestored(place: DatabaseLocation, env: Env): Promise<Finding[]> {
   const config = existingConfig({ 'data-dir': place.dataDir }, env)
@@ -51,8 +51,8 @@ function checksOf(storage: ReadStorage, place: DatabaseLocation, config: Config)
 }
 
 /**
- * Every chain, as the service does it within a day. The check of the audit log reads the verdicts. What it trusts are the keys of
- * the service, but it signs with one that nobody knows: these are no chains of the service, and what it signed of them would count.
+ * Verifies every chain, as the service does within a day. The check of the audit log reads the verdicts. It trusts the keys of the
+ * service, but signs with a key that is thrown away: a signature of the service on a restored copy would be taken for a real one.
  */
 async function verifyChains(place: DatabaseLocation, { signing }: Config): Promise<void> {
   const storage = await openStorage({ ...place, postgres: { poolSize: 4, statementMs: 0 } })

@@ -40,7 +40,7 @@ export async function openDrillScratch(
   }
   try {
     discard()
-    // On SQLite the service writes to the same disk.
+    // It throws where the disk lacks room: on SQLite the service writes to the same one.
     const scratch = await openScratch(original, { purpose: 'drill', folder, note })
     drop = scratch.drop
     mkdirSync(dataDir, { mode: 0o700 })

@@ -244,7 +244,7 @@ class ArchiveReading {
 
   #checkTail(tail: Tail, line: Buffer): Tail {
     const found = this.#found
-    // The keys that this was found with are not those of an archive.
+    // Only the backup had the keys to count these.
     if (tail.unreadable !== undefined) found.unreadable = tail.unreadable
     found.sha256 = this.#whole.digest('hex')
     for (const [name, { rows, sha256 }] of Object.entries(tail.tables)) {

@@ -95,7 +95,7 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
   }
 }
 
-/** Entries that wait to be sealed, at most as many as counted, and the time of the first of them. */
+/** How many entries wait to be sealed, counted up to `max`, and the time of the first of them. */
 export async function countPending(
   db: Db,
   max: number,
@@ -358,8 +358,8 @@ function lastWithin(sizes: readonly { id: number; bytes: number }[]): number | u
 function parseDraft(entry: string, chain: string): DraftEntry {
   const draft: unknown = JSON.parse(entry)
   const sealable = { ...(draft as DraftEntry), seq: 1, prevChecksum: genesisChecksum }
-  if (!isChainEntry(sealable)) throw new Error('It is no entry')
-  if (chainOf(sealable.orgId) !== chain) throw new Error('It belongs into another chain')
+  if (!isChainEntry(sealable)) throw new Error('It is not an audit entry')
+  if (chainOf(sealable.orgId) !== chain) throw new Error('It belongs to another chain')
   return draft as DraftEntry
 }
 

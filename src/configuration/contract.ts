@@ -135,7 +135,9 @@ export const pruning = {
     .min(1, 'must be at least 1')
     .max(maxChanges, `must be at most ${maxChanges}`)
     .optional()
-    .describe('Most deletions; by default a tenth of the objects of a kind'),
+    .describe(
+      'Most deletions of a kind; by default a tenth of the objects that the set owns, and at least 1',
+    ),
 }
 
 const asked = {

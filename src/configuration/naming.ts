@@ -8,9 +8,9 @@ import { type DesiredObject, isExpired, namespaceOf, type References, type Store
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
-const dependencyFailed = Symbol('blocked')
-/** A reference that leads nowhere; its fault is noted. */
-const notFound = Symbol('astray')
+const dependencyFailed = Symbol('dependencyFailed')
+/** A reference to nothing; its fault is noted. */
+const notFound = Symbol('notFound')
 
 const isFound = (found: string | symbol | (string | symbol)[]): found is string | string[] =>
   [found].flat().every((one) => typeof one === 'string')
@@ -227,11 +227,13 @@ export class Naming {
     if (found.length === 1) return this.#staying(path, found[0]!)
     if (found.length === 0 && this.#found.hasFailed(section, this.#slugOf(section, orgId), name))
       return dependencyFailed
-    const count = found.length === 0 ? 'no' : String(found.length)
+    const among = `"${name}" among the ${section} of its organization`
     const fault =
       section === 'organizations'
         ? `there is no organization "${name}" that you can see`
-        : `there is ${count} "${name}" among the ${section} of its organization`
+        : found.length === 0
+          ? `there is no ${among}`
+          : `there are ${found.length} named ${among}: rename all but one`
     this.#found.fault(path, fault)
     return notFound
   }

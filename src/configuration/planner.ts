@@ -181,7 +181,7 @@ export class Planner {
     }
   }
 
-  /** What is asked for: files, or an apply backwards. */
+  /** What is asked for: files, or a rollback. */
   get request(): ConfigurationRequest {
     return { ...this.#context.request, ...(this.#rollback && { document: this.#rollback.document }) }
   }
@@ -345,7 +345,8 @@ export class Planner {
 
   async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {
     const { ordered, cycles } = rules.itemsInOrder(kind, items)
-    for (const item of cycles) this.#found.fault(item.path, 'is above itself')
+    for (const item of cycles)
+      this.#found.fault(item.path, 'is its own ancestor: change the parent of one of them')
     const placed: DesiredObjectInOrg[] = []
     for (const item of ordered) {
       const orgId = cycles.includes(item) ? undefined : this.#naming.organization(kind, item)

@@ -409,17 +409,17 @@ export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
 /** Whether something stands in the way of a change, whoever makes it. */
 export const isConflict = ({ code }: Problem): boolean => errors[code].exit === 6
 
-/** 403 of the endpoints: it is about the caller, and not about the file. */
+/** The endpoint refuses the caller (401, 403 or 428), whatever the file says. */
 export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428
 
 const maxNamed = 10
 
-/** The refusal of a plan that is out of date, with what is known to have changed. */
+/** The refusal of a plan that is out of date, with the objects that are known to have changed. */
 export function outdatedPlan(names: readonly string[]): Problem {
   const more = names.length > maxNamed ? [`${names.length - maxNamed} more`] : []
   const what = [...names.slice(0, maxNamed), ...more]
-  const said = what.length === 0 ? '' : `: ${what.join(', ')}`
-  return new Problem('conflict', `What the plan was made for has changed since; plan again${said}`)
+  const since = what.length === 0 ? '' : `. Changed since: ${what.join(', ')}`
+  return new Problem('conflict', `The plan is out of date; plan again${since}`)
 }
 
 /** @throws forbidden with what is refused, if anything is */

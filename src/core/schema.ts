@@ -37,7 +37,7 @@ export const idOf = (resource: Resource) =>
     .overwrite((id) => id.toLowerCase())
     .meta({ format: 'uuid', resource })
 
-/** Query of a list: only records whose id begins so. It is no flag: the CLI uses it to find the record of a shortened id. */
+/** Query of a list: only records whose id begins so. It is not a flag: the CLI uses it to find the record of a shortened id. */
 export const idPrefix = z
   .string()
   .overwrite((start) => start.toLowerCase())

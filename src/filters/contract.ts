@@ -83,7 +83,7 @@ const limits = { error: 'must be a whole number from 1 to 100' }
 const limit = z.int(limits).min(1, limits).max(100, limits).default(10)
 const limitInQuery = queryNumber(z.int(limits).min(1, limits).max(100, limits)).prefault(10)
 
-/** The longest lists of 5000 names fit; a page of filters is read, and written out, at once. */
+/** 5000 names of 50 characters fit. A page of filters is read and serialized at once. */
 const maxBody = 256 * 1024
 const maxPage = 20
 

@@ -147,7 +147,7 @@ export const logLevels = {
     method: 'POST',
     path: '/devices/:id/log-level',
     idempotencyKey: 'honored',
-    summary: 'Let the agent of a device say more of itself for a while',
+    summary: 'Raise the log level of the agent of a device for a limited time',
     tag,
     access: userAccess({ permission: 'devices:execute', mfa: true }),
     params: z.strictObject({ id: idOf('device') }),

@@ -32,7 +32,7 @@ const channelOf = (holder: string): string => `svc_live_${holder.replaceAll('-',
 
 /**
  * Queries agents that are connected to another process on the same Postgres. Question and answer are rows,
- * since a notification is limited to 8000 bytes; the notification only names the row. The process that has a
+ * since a notification has to be shorter than 8000 bytes; the notification only names the row. The process that has a
  * connection is recorded in a row as well, and the database knows that the process is alive by its listening
  * session.
  */

@@ -90,7 +90,7 @@ export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): u
 function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S> {
   const read = safeParse(schema, result)
   if (read.success) return read.data
-  throw new Problem('device_failed', 'The agent answered something else than it was asked')
+  throw new Problem('device_failed', 'The agent answered in a form that this version does not know')
 }
 
 export const logsIn = (result: unknown): LiveLog[] => understood(AgentLogs, result).logs.map(logOf)
@@ -125,7 +125,7 @@ const logOf = ({ name, displayName, recordCount, maxSizeBytes, retentionDays, la
 function eventOf(event: AgentEvent): LiveEvent {
   const timeCreated = instantOf(event.timeCreated)
   if (timeCreated === undefined) {
-    throw new Problem('device_failed', 'The agent answered something else than it was asked')
+    throw new Problem('device_failed', 'The agent answered in a form that this version does not know')
   }
   const { recordId, source, message, category, computer, rawXml } = event
   return {

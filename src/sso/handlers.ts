@@ -325,9 +325,9 @@ async function checkRole(db: Db, provider: ProviderRecord, by: Author): Promise<
   checkMayGrantPeople(by, (await findGrants(db, id)).permissions)
 }
 
-/** Number of members of its organization who have more permissions than the provider may assert. */
 const replacedDetail = (isReplaced: boolean) => (isReplaced ? { signingKey: 'replaced' } : {})
 
+/** Number of members of its organization who have more permissions than the provider may assert. */
 async function countMembersBeyond(db: Db, { orgId, vouches }: ProviderRecord): Promise<number> {
   const held = new Set(vouches)
   let count = 0

@@ -115,7 +115,7 @@ function sqliteSchema(db: AnyDb): Schema {
     },
     linked: async (table, columns) => {
       await sql`drop trigger if exists ${sql.id(`${table}_linked`)}`.execute(db)
-      // Not abort, which would undo what the insert has changed by then: nothing.
+      // Not abort, which undoes the insert: before it nothing has changed.
       await sql`create trigger ${sql.id(`${table}_linked`)} before insert on ${sql.table(table)}
         when ${isUnlinked(table, columns)} begin select raise(fail, ${sql.lit(unlinked)}); end`.execute(db)
     },

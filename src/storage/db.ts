@@ -35,7 +35,7 @@ export type Notifications = {
   listen(channel: string, on: { heard(message: string): void; missed(): void }): Promise<() => Promise<void>>
   /** Whether any process listens. The database itself knows, so a process that died does not count. */
   isHeard(channel: string): Promise<boolean>
-  /** Sent when the transaction commits; at most 8000 bytes. */
+  /** Sent when the transaction commits; fewer than 8000 bytes. */
   send(tx: Db, channel: string, message: string): Promise<void>
 }
 

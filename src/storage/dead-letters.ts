@@ -58,7 +58,7 @@ export const sizeOfEntry = bytesOf(['entry'], 0)
 
 /** A short reason without the entry's content, for readers who may not see that. */
 export function failureReason(error: unknown): string {
-  if (error instanceof SyntaxError) return 'It is no JSON'
+  if (error instanceof SyntaxError) return 'It is not JSON'
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === 'string' ? `The database refused it (${code})` : String(message ?? error)
 }

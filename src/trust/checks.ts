@@ -30,7 +30,7 @@ export async function runChecks(
 ): Promise<{ checks: Check[]; claims: Claims }> {
   const claims = decodeClaims(token)
   if (!claims) {
-    const message = 'It is no JWT: three parts of base64url with dots between them'
+    const message = 'It is not a JWT: three parts of base64url with dots between them'
     return { checks: [{ check: 'format', ok: false, message }], claims: {} }
   }
   const checks = [
@@ -75,7 +75,7 @@ const faults: Record<TokenFailure['fault'], string> = {
   key_unknown: 'It is signed with a key that the issuer does not publish',
   signature_invalid: 'The signature is not right',
   algorithm_refused: 'It is not signed with a public key',
-  token_malformed: 'It is no signed token',
+  token_malformed: 'It is not a signed token',
 }
 
 function checkTime(claims: Claims, now: Instant): Check {

@@ -113,7 +113,10 @@ export function checkMayGrantKeys(by: Author, policy: Omit<TrustPolicy, 'id'>): 
   const larger = (['maxUsage', 'maxTtlMinutes'] as const).filter((name) => policy[name] > by.keyLimits[name])
   if (larger.length === 0) return
   const limits = larger.map((name) => `${name} is at most ${by.keyLimits[name]}`).join(', ')
-  throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${limits}`)
+  throw new Problem(
+    'forbidden',
+    `Cannot grant larger enrollment keys than your own trust policy allows: ${limits}`,
+  )
 }
 
 /** What a workload may give to people. They create enrollment keys without limits: so it gives that only with the largest limits. */

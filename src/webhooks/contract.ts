@@ -60,7 +60,6 @@ const delay = z
   .min(0, 'must be at least 0')
   .max(retryLimits.delayMs, `must be at most ${retryLimits.delayMs}, which is a day`)
 
-/** Delay after failed attempt n, from 0: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs). */
 /** How long deliveries are stored while a webhook is paused or failed. */
 export const storedHours = 72
 

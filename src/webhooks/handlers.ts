@@ -39,7 +39,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
   const { cipher, outbound } = on
 
   /**
-   * A name that nobody is asked for now is looked up with each delivery, which reaches no address inside.
+   * In a transaction no name is looked up: each delivery does, and refuses private addresses.
    * @throws invalid_request for a URL that must not receive deliveries
    */
   async function checkReachable(url: string, outside: Outside): Promise<void> {

@@ -26,7 +26,7 @@ export const partitionActive = <T extends { isActive: boolean }>(
   all.filter(({ isActive }) => !isActive),
 ]
 
-const keptIn = (db: Db, { id }: Each<{ id: string }>) =>
+const scheduledIn = (db: Db, { id }: Each<{ id: string }>) =>
   db
     .selectFrom('webhook_deliveries as d')
     .select(['d.webhook_id as id', 'd.due_at as dueAt'])
@@ -35,9 +35,9 @@ const keptIn = (db: Db, { id }: Each<{ id: string }>) =>
     .orderBy('d.due_at')
     .limit(1)
 
-const first = preparedForEach({ id: 'text' } as const, keptIn)
+const first = preparedForEach({ id: 'text' } as const, scheduledIn)
 const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ id: string }>) =>
-  keptIn(db, row).where('d.asked_for', '=', 1),
+  scheduledIn(db, row).where('d.asked_for', '=', 1),
 )
 
 /** The time of the first delivery that may be sent from each queue; the queues are locked. */

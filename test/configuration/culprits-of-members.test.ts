@@ -51,7 +51,7 @@ inTurn((_, open) => {
       const query = { partnerId: world.partners.acme }
       for (const [{ client }, { version, plannedAt }, of, said] of [
         [system, planned, query, /user\.role\.assign "con@example\.com" \(by acme-admin@example\.com/],
-        [acme, own, {}, /plan again: memberships$/],
+        [acme, own, {}, /plan again. Changed since: memberships$/],
       ] as const)
         await expect(
           client.call(api.configuration.apply, { query: of, body: { document: wider, version, plannedAt } }),

@@ -28,7 +28,7 @@ inTurn((_, open) => {
       const body = { document, version, plannedAt }
       const failure = await by.client.call(api.configuration.apply, { body }).catch((error: unknown) => error)
       expect(failure).toMatchObject({ status: 409 })
-      return String((failure as Error).message).replace(/^.*plan again:? ?/, '')
+      return String((failure as Error).message).replace(/^.*plan again(\. Changed since: )?/, '')
     }
     /** Who set each field that differs from the files. */
     const drift = async (document: Document) => {

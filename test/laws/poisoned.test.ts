@@ -133,7 +133,7 @@ const scenarios: Record<string, Scenario> = {
     expect(aside.map(({ entry }) => entry)).toEqual(entries.slice(1, 4))
     const { details } = JSON.parse(String(own.at(-4)!.canonical))
     expect(details).toMatchObject({ setAside: aside[0]!.id, entry: entries[1] })
-    expect(JSON.parse(String(own.at(-3)!.canonical)).details.reason).toBe('It is no JSON')
+    expect(JSON.parse(String(own.at(-3)!.canonical)).details.reason).toBe('It is not JSON')
     const parts = partsOn({ storage, dataDir })
     await verifyDue({ ...parts, clock: Object.assign(systemClock, { forward: () => {} }) })
     expect(parts.verdicts.find(({ chain }) => chain === org.id)).toMatchObject({ verdict: 'sound' })

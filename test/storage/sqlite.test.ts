@@ -352,9 +352,9 @@ describe('durability', () => {
   test('a write during a failed sync does not succeed either', async () => {
     const file = join(await temporaryFolder(), 'svc.sqlite')
     const disk = new WalSync(file)
-    await expect(disk.sync()).rejects.toThrow('The disk did not keep')
+    await expect(disk.sync()).rejects.toThrow('The disk failed to store')
     await writeFile(`${file}-wal`, '')
-    await expect(disk.sync()).rejects.toThrow('The disk did not keep')
+    await expect(disk.sync()).rejects.toThrow('The disk failed to store')
   })
 
   test('after a failed sync nothing is written, and the service is not ready', async () => {
@@ -374,9 +374,9 @@ describe('durability', () => {
       fs.openSync = openSync
       syncBuiltinESMExports()
     })
-    await expect(createNotes(storage)).rejects.toThrow('The disk did not keep')
-    await expect(storage.write((tx) => addNote(tx, 1))).rejects.toThrow('The disk did not keep')
-    await expect(storage.check()).rejects.toThrow('The disk did not keep')
+    await expect(createNotes(storage)).rejects.toThrow('The disk failed to store')
+    await expect(storage.write((tx) => addNote(tx, 1))).rejects.toThrow('The disk failed to store')
+    await expect(storage.check()).rejects.toThrow('The disk failed to store')
     expect(classifyDatabaseError(await storage.check().catch((error: unknown) => error))).toBe('failing disk')
     expect(await noteIds(storage.read)).toEqual([])
   })

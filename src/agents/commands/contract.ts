@@ -8,7 +8,7 @@ import { LogLevelChange } from '../../live/contract.ts'
 import { AgentCommand } from '../contract.ts'
 import { lenient } from '../lenient.ts'
 
-/* Commands that are queued for an agent, however long it is away; live queries are not. */
+/* Commands wait until the agent fetches them, at most seven days (rules.ts). Live queries do not wait. */
 
 const SetAutoUpdate = z.strictObject({
   enabled: z.boolean().describe('Whether the agent may update itself'),

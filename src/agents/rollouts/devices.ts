@@ -209,7 +209,7 @@ export function findSilent(
     .execute()
 }
 
-/** Devices in maintenance that have reported the version since `before`: their silence or liveness proves nothing. */
+/** Soaking devices in maintenance that reported the version by `before`: their silence or liveness proves nothing. */
 export function findInMaintenance(
   db: Db,
   rollout: RolloutRecord,

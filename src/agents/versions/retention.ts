@@ -6,7 +6,7 @@ import { listUnneeded } from './rules.ts'
 import { lockReleases, removeRelease } from './store.ts'
 
 /**
- * Deletes releases that were registered before a time and that nothing needs: no machine is offered, runs or gets them, no
+ * Deletes releases that were last registered before a time and that nothing needs: no machine is offered, runs or gets them, no
  * rollout is of them, and no later release has to be reached through them.
  */
 export async function deleteUnneededReleases(storage: Storage, before: Instant, now: Instant): Promise<void> {

@@ -156,7 +156,7 @@ function bindsOthers(release: AgentReleaseRow): boolean {
 }
 
 /**
- * The releases registered before a time that later ones do not need: they bind none, and no release after them has an
+ * The releases last registered before a time that later ones do not need: they bind none, and no release after them has an
  * oldest version to update from, for which they might be a step.
  */
 export const listUnneeded = (

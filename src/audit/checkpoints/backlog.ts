@@ -6,7 +6,7 @@ import type { Tables } from '../../storage/schema/tables.ts'
 import { type DueCheckpointsQuery, grownChains, lastCheckpoint } from './claims.ts'
 import { restOf } from './verdicts.ts'
 
-/** Organizations that wait, and the time since which the first of them does. */
+/** How many audit chains wait, and since when the first of them does. */
 export type Backlog = { count: number; since: Instant | null }
 
 type Judged = { h: Tables['audit_heads']; v: Tables['audit_verdicts'] }

@@ -14,8 +14,8 @@ export type DueCheckpointsQuery = {
   restSeconds: number
 }
 
-/** Times of the future that no process writes hold nothing up. */
-const isBetween = (since: Instant, now: Instant, ahead: number) =>
+/** The times that count as past. Those too far in the future are outside, so that a forged one blocks nothing. */
+const plausibleRange = (since: Instant, now: Instant, ahead: number) =>
   [since, addSeconds(now, ahead + clockSkew)] as const
 
 /** The last checkpoint of the chain `h`. */
@@ -43,7 +43,7 @@ export const grownChains = (db: Db, { now, restSeconds }: DueCheckpointsQuery) =
     )
     .where((eb) => {
       const last = lastCheckpoint(eb).select('c.created_at')
-      const [since, latest] = isBetween(addSeconds(now, -restSeconds), now, 0)
+      const [since, latest] = plausibleRange(addSeconds(now, -restSeconds), now, 0)
       return eb.or([
         eb(eb.fn.coalesce(last, eb.val('')), '<=', since),
         eb(eb.fn.coalesce(last, eb.val('')), '>', latest),
@@ -55,7 +55,7 @@ export async function listUnsignedChains(
   db: Db,
   { limit, ...query }: DueCheckpointsQuery & { limit: number },
 ): Promise<string[]> {
-  const [since, latest] = isBetween(query.now, query.now, longestClaimSeconds)
+  const [since, latest] = plausibleRange(query.now, query.now, longestClaimSeconds)
   const rows = await grownChains(db, query)
     .leftJoin('audit_checkpoint_claims as k', 'k.chain', 'h.chain')
     .select('h.chain')
@@ -81,7 +81,7 @@ export async function claimChains(
   chains: readonly string[],
   { holder, now }: Claimant,
 ): Promise<string[]> {
-  const [since, latest] = isBetween(now, now, longestClaimSeconds)
+  const [since, latest] = plausibleRange(now, now, longestClaimSeconds)
   const claim = { holder, claimed_until: addSeconds(now, claimSeconds) }
   // In one order, so that no two processes wait for each other.
   const rows = [...chains].sort().map((chain) => ({ chain, ...claim }))

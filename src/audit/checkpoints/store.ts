@@ -92,7 +92,7 @@ export async function treeSize(db: Db, chain: string): Promise<number> {
   return last ? last.idx * width + split(completeHashes(last.hashes)).length : 0
 }
 
-/** How many entries the first lowest tile is behind: of fewer, retention has removed what a proof needs. */
+/** Entries before the first lowest tile: retention has deleted what a proof from a smaller size needs. */
 export async function firstLeafOf(db: Db, chain: string): Promise<number> {
   const found = db.selectFrom('audit_tiles').select('idx').where('chain', '=', chain).where('level', '=', 0)
   const row = await found.orderBy('idx').limit(1).executeTakeFirst()

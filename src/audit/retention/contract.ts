@@ -48,7 +48,7 @@ export const AuditRetention = z
     lastError: z
       .object({ message: z.string(), at: instant, retryAt: instant.nullable() })
       .nullable()
-      .describe('Why the last run deleted nothing'),
+      .describe('Why the last run failed; null after one that did not'),
     due: z
       .object({ entries: z.int(), upTo: instant.nullable().describe('Time of the newest of them') })
       .optional()

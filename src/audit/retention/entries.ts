@@ -24,7 +24,10 @@ export async function readExpired(
   { cutoff, limit, upTo }: { cutoff: Instant; limit: number; upTo: number },
 ): Promise<{ entries: StoredEntry[]; head: Anchor['head']; tree: Frontier }> {
   if (!tree)
-    throw new Problem('audit_history_changed', 'The anchor of the chain cannot be read: nothing was deleted')
+    throw new Problem(
+      'audit_history_changed',
+      'The anchor of the chain cannot be read: nothing more was deleted',
+    )
   const rows = await storedEntriesAfter(db, { chain, after: head.seq, upTo, limit })
   const entries: StoredEntry[] = []
   const grown = new Frontier(tree.size, tree.roots)
@@ -55,7 +58,7 @@ async function isSigned(db: Db, chain: string, tree: Frontier): Promise<boolean>
 
 function historyChanged(first: number, last = first): Problem {
   const which = first === last ? `Entry ${first} is` : `Entries ${first} to ${last} are`
-  return new Problem('audit_history_changed', `${which} not what was signed: nothing was deleted`)
+  return new Problem('audit_history_changed', `${which} not what was signed: nothing more was deleted`)
 }
 
 /** How many entries have expired, at most `limit`, and the time of the newest of them. */

@@ -89,7 +89,8 @@ async function deleteBatch(storage: Storage, task: PruneTask, from: Anchor, to: 
         if ((await findAnchor(tx, systemScope, chain)).head.seq !== from.head.seq) return 'busy'
         await moveAnchor(tx, chain, to)
         const gone = await deleteEntries(tx, chain, from.head.seq, to.head.seq)
-        if (gone !== to.head.seq - from.head.seq) throw new Error(`${gone} entries of ${chain} were to go`)
+        const due = to.head.seq - from.head.seq
+        if (gone !== due) throw new Error(`Deleted ${gone} entries of ${chain} instead of ${due}`)
         return gone
       } finally {
         took = performance.now() - started

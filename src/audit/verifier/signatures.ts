@@ -114,8 +114,8 @@ function frontierOf(size: number, tree: readonly string[]): Frontier | undefined
 }
 
 /**
- * Compares the checkpoint at the end of a file with the recomputed chain. A `unverified` stands back behind every fault that the
- * other checks prove.
+ * Compares the checkpoint at the end of a file with the recomputed chain. It reports `unverified` only where the other checks
+ * prove no fault.
  */
 export function checkCheckpoint(
   note: string | undefined,

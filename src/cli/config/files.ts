@@ -12,7 +12,6 @@ import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './va
 
 type Objects = Record<string, Record<string, unknown>[]>
 
-/** A fault with its place, which is empty where it is in no file. */
 /** A field that is left out, with the variables that could not be read. */
 export type LeftOut = { section: Section; object: number; field: string; variables: string[] }
 

@@ -40,7 +40,8 @@ export const planFlags = {
   adopt: boolean({ description: 'Take over objects that exist and that no set owns' }),
   prune: boolean({ description: 'Delete objects of the set that no file has any more' }),
   'prune-limit': integer({
-    description: 'Most deletions; by default a tenth of the objects of a kind',
+    description:
+      'Most deletions of a kind; by default a tenth of the objects that the set owns, and at least 1',
     helpValue: 'N',
     min: 1,
     max: maxChanges,

@@ -90,8 +90,8 @@ function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly LeftOut
 
 /** The faults of the service at their places in the files, together with those that need no service. */
 function withPlaces(failure: unknown, files: Configuration, hidden: VariableMasker): unknown {
-  // What variables became may be what is too much.
-  // Too large to be sent, which may also break the connection: what is known without the service is said.
+  // A request that is too large, perhaps once its variables are filled in, may also break the connection: only the faults
+  // found without the service are known.
   const isUnsent = failure instanceof NetworkError || (failure instanceof ApiError && failure.status === 413)
   if (isUnsent && files.faults.length > 0) return faultsError(files.faults)
   const nowhere = { file: '', line: 0, column: 0 }
@@ -225,7 +225,7 @@ export type RollbackFlags = Pick<PlanFlags, 'partner' | 'prune' | 'prune-limit'>
   'dry-run'?: boolean | undefined
 }
 
-/** Shows an apply backwards, asks, and does it. */
+/** Shows a rollback, asks, and does it. */
 export async function rollBack(session: CommandContext, apply: string, flags: RollbackFlags): Promise<void> {
   const tenant = await namedTenant(session, flags.partner)
   const within = { ...tenant, insists: Object.keys(tenant).length > 0 }

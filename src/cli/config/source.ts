@@ -17,6 +17,7 @@ import {
 import { maxJsonDepth } from '../../core/json.ts'
 import type { Path } from './variables.ts'
 
+/** A fault and its place; `file` is empty where it is in no file. */
 export type FileFault = { file: string; line: number; column: number; message: string }
 
 /** With its aliases written out a file may be as long as any file. */

@@ -7,7 +7,7 @@ import type { ConfiguredTenant } from '../tenant.ts'
 import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
-/** The end of an apply, of files or of an apply backwards: keeps what it did, and says what its audit entry says. */
+/** The end of an apply, of files or of a rollback: stores its changes, and returns the facts of its audit entry. */
 export async function recordApply(
   db: Db,
   cipher: Cipher,

@@ -30,7 +30,7 @@ type FoundApply = Awaited<ReturnType<typeof store.getApply>>
 const tenantOfApply = (db: Db, scope: Scope, { partnerId, orgId }: SetOwner): Promise<ConfiguredTenant> =>
   findConfiguredTenant(db, scope, orgId !== null ? { orgId } : scope.kind === 'system' ? { partnerId } : {})
 
-/** Does an apply backwards, or plans it. */
+/** Rolls an apply back, or plans to. */
 async function rollBack(
   tx: Db,
   { calls, cipher }: On,

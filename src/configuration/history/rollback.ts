@@ -26,7 +26,7 @@ export type Rollback = {
 }
 
 /**
- * An apply backwards, in the names of today, and its conflicts: whatever is no longer as the apply left it. Objects of
+ * A rollback, in the names of today, and its conflicts: whatever is no longer as the apply left it. Objects of
  * organizations that the caller does not see are counted and not named.
  */
 export function rollbackOf(

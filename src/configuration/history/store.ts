@@ -19,8 +19,8 @@ import type { ConfigurationApply } from './contract.ts'
 /** Of each tenant. */
 const maxApplies = 100
 /** Characters of values, of one apply and of all of a tenant: beyond them an apply is listed, and cannot be rolled back. */
-const maxApplyBytes = 8 * 1024 * 1024
-const maxTotalBytes = 64 * 1024 * 1024
+const maxApplyCharacters = 8 * 1024 * 1024
+const maxTotalCharacters = 64 * 1024 * 1024
 
 /** Changes that are sealed or opened before other requests get their turn. */
 const atOnce = 50
@@ -167,14 +167,14 @@ export type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rol
   now: Instant
 }
 
-/** The changes as they are kept; undefined when they are beyond the bound of one apply, which is not gone far beyond. */
+/** The changes as they are stored; undefined when they exceed the bound of one apply, where it stops. */
 async function textsOf(applied: readonly AppliedChange[]): Promise<string[] | undefined> {
   const texts: string[] = []
   let characters = 0
   for (const one of applied) {
     const text = JSON.stringify(one)
     characters += text.length
-    if (characters > maxApplyBytes) return undefined
+    if (characters > maxApplyCharacters) return undefined
     texts.push(text)
     if (texts.length % atOnce === 0) await setImmediate()
   }
@@ -234,7 +234,7 @@ async function forgetOld(db: Db, owner: SetOwner): Promise<void> {
   for (const [at, { id, characters }] of all.entries()) {
     sum += characters
     if (at >= maxApplies) old.push(id)
-    else if (sum > maxTotalBytes && characters > 0) large.push(id)
+    else if (sum > maxTotalCharacters && characters > 0) large.push(id)
   }
   if (old.length > 0) await db.deleteFrom('config_applies').where('id', 'in', old).execute()
   if (large.length === 0) return

@@ -51,7 +51,7 @@ export const myInvitations: HandlersOf<typeof contract> = {
       orgId === undefined ? { kind: 'partner', partnerId: partnerId! } : { kind: 'organization', orgId }
     const held = await listPending(db, caller.id)
     if (!held.some((one) => isSameTenant(one.tenant, tenant)))
-      throw new Problem('invite_not_found', 'No invitation of theirs waits for you')
+      throw new Problem('invite_not_found', 'You have no open invitation there')
     // The person who registered an address, or was shown the link to it, may not be the one who reads its mail.
     if ((await getUser(db, caller.id)).emailProvedAt === null) throw new Problem('email_unproved')
     await acceptMembership(db, caller.id, tenant, 'holder', now)

@@ -52,7 +52,7 @@ export const diagnosticLogs = {
     method: 'POST',
     path: '/agents/:id/logs',
     idempotencyKey: 'honored',
-    summary: 'Hand in what the agent says of itself',
+    summary: 'Submit diagnostic logs of the agent',
     tag,
     access: { ...knownAgentAccess, watchdog: true },
     params: agentParams,
@@ -78,7 +78,7 @@ export const diagnosticLogs = {
   list: endpoint({
     method: 'GET',
     path: '/devices/:id/diagnostic-logs',
-    summary: 'List what the agent of a device said of itself, newest first',
+    summary: 'List the diagnostic logs of a device, newest first',
     tag,
     access: userAccess({ permission: 'devices:read', key: true }),
     readQuery: true,

@@ -31,7 +31,7 @@ export async function checkRestorable(place: DatabaseLocation): Promise<void> {
 function assertDirectoryOf({ dataDir, databaseUrl }: DatabaseLocation): void {
   if (databaseUrl === undefined || !existsSync(sqliteFile(dataDir))) return
   throw new SetupError(
-    `${dataDir} has the database of another installation, and what a restore writes there is not for that: name another directory with SVC_DATA_DIR, or move it away.`,
+    `${dataDir} has the database of another installation, whose checkpoints a restore would replace: name another directory with SVC_DATA_DIR, or move it away.`,
   )
 }
 

@@ -319,7 +319,7 @@ class RetryingPool extends pg.Pool {
   }
 }
 
-/** Callers take turns: see FairSlots. */
+/** Callers take turns: see FairSemaphore. */
 class FairPool extends RetryingPool {
   readonly #slots = new FairSemaphore(this.options.max, connectMs)
   readonly #releases = new WeakMap<object, () => void>()

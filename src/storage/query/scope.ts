@@ -6,9 +6,9 @@ import type { PartnerScope, Scope } from '../../core/scope.ts'
  *
  * - system: every row, including those without an organization.
  * - partner: rows of its organizations that the caller is granted.
- * - organization: its rows. Sign-in checks that it is not deleted.
+ * - organization: its rows, also when it is deleted. Sign-in refuses a deleted one, and background work checks it.
  *
- * Rows of a deleted organization are hidden in every scope: only `inScopeHistory` finds them.
+ * Partner scope hides rows of a deleted organization, and so does system scope; `inScopeHistory` finds them.
  * Rows without an organization are visible to system only.
  */
 export function inScope(scope: Scope, column: string): Expression<SqlBool> {

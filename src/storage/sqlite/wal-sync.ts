@@ -25,7 +25,7 @@ export class WalSync {
       await datasync(this.#log)
     } catch (cause) {
       const message =
-        'The disk did not keep what was written: nothing more is, until the service is started again'
+        'The disk failed to store the write-ahead log: nothing more is written until the service is started again. Check the disk first'
       // The code SQLite would give if it synced this itself.
       this.#failure = Object.assign(new Error(message, { cause }), { code: 'SQLITE_IOERR_FSYNC' })
       throw this.#failure

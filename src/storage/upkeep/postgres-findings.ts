@@ -79,7 +79,7 @@ function indexes({ unused, invalid }: PostgresUpkeep): Finding[] {
   ]
 }
 
-/** Vacuum freezes rows at 200 millions by default. */
+/** Vacuum freezes rows at 200 million by default. */
 const oldTransactions = 500_000_000
 const lastTransactions = 1_500_000_000
 
@@ -89,7 +89,7 @@ function transactions(age: number): Finding[] {
   return [
     found(check, {
       message: `Rows of ${Math.round(age / 1e6)} million transactions ago are not frozen.`,
-      reason: 'At two billions PostgreSQL accepts no more writes.',
+      reason: 'At two billion PostgreSQL accepts no more writes.',
       remedy:
         'end transactions that are left open and slots that nobody uses, then run: vacuumdb --freeze --all',
     }),

@@ -20,7 +20,7 @@ export type PostgresUpkeep = {
   unused: { index: string; table: string; bytes: number }[]
   /** Indexes that a statement of `concurrently` left behind, and nobody builds now. */
   invalid: { index: string; table: string }[]
-  /** Transactions since the oldest row that vacuum did not freeze yet: writes stop at two billions. */
+  /** Transactions since the oldest row that vacuum did not freeze yet: writes stop at two billion. */
   transactionAge: number
   /** Replication slots, and how much of the write-ahead log each keeps. */
   slots: Slot[]

@@ -122,8 +122,9 @@ export function outcomeOfFailure(
 }
 
 /**
- * Milliseconds before the next attempt after `failed` failed ones, or undefined when there is none. A receiver may
- * request a longer delay, up to a day.
+ * Milliseconds before the next attempt after `failed` failed ones, or undefined when there is none:
+ * min(initialDelayMs × backoffMultiplier to the power failed − 1, maxDelayMs). A receiver may request a longer delay, up to
+ * a day.
  */
 function retryDelay(
   failed: number,
