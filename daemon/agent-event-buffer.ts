@@ -54,7 +54,7 @@ export class AgentEventBuffer {
   }
 
   /** Sends waiting changes. Those that fail keep waiting. @throws the failure */
-  async tell(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
+  async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#waiting]
     this.#waiting.clear()
     const write = async (tx: Db, some: readonly (typeof all)[number][]) => {

@@ -14,12 +14,12 @@ import { type Contract, entriesOf, maxPublicBody } from '../src/core/endpoint.ts
 import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
-import { describeClosure, type WriteClosure, type WriteGate } from '../src/storage/copy/write-gate.ts'
+import { describeClosure, type WriteBlock, type WriteGate } from '../src/storage/copy/write-gate.ts'
 import { scopeOfCaller } from './actor.ts'
 import { networkOf } from './address.ts'
 import { addBodies } from './bodies.ts'
 import { sendCsrfHeader } from './browser.ts'
-import type { ConnectionLimit } from './connection-bound.ts'
+import type { ConnectionLimit } from './connection-limit.ts'
 import { allowOrigin, answerPreflight, isAllowed, isPreflight } from './cors.ts'
 import { docsPages } from './docs/pages.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
@@ -318,7 +318,7 @@ export function handlerOf(handlers: Handlers, name: string): Handler<never> {
 const freshMs = 1000
 
 /** Also below the API, where it is described. */
-export const healthOf = (version: string, clientAddress: string, closure: WriteClosure | undefined) => ({
+export const healthOf = (version: string, clientAddress: string, closure: WriteBlock | undefined) => ({
   status: 'ok' as const,
   version,
   uptime: process.uptime(),

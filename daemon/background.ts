@@ -126,12 +126,12 @@ function processLoops(loops: Loops, parts: Dependencies): void {
   const { storage, limiter, meter, clock } = parts
   const late = { firstMs: 600_000 }
   loops.local('rate limits', () => limiter.sweep(), 60_000)
-  const secrets = loops.local('secrets', () => parts.secrets.look(), 5000)
-  parts.secrets.onAsked(secrets.wake)
-  loops.local('set aside', () => parts.setAside.tell(), 10_000)
+  const secrets = loops.local('secrets', () => parts.secrets.poll(), 5000)
+  parts.secrets.onReloadRequested(secrets.wake)
+  loops.local('set aside', () => parts.setAside.logNew(), 10_000)
   loops.local('key counter', () => meter.flush(clock()), 2000)
   loops.local('agent entries', () => parts.agentEntries.write(storage, clock()), 600_000, late)
-  loops.local('agent events', () => parts.agentEvents.tell(storage, clock()), 600_000, late)
+  loops.local('agent events', () => parts.agentEvents.write(storage, clock()), 600_000, late)
 }
 
 function deviceLoops(loops: Loops, parts: Dependencies, config: Config): void {

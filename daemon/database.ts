@@ -2,7 +2,7 @@ import { resolve } from 'node:path'
 import { migrations } from '../migrations/index.ts'
 import { formatBytes } from '../src/core/byte-size.ts'
 import { SetupError } from '../src/core/errors.ts'
-import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../src/storage/backup/restore-mark.ts'
 import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
 import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { describeWait } from '../src/storage/migration-wait.ts'
@@ -35,7 +35,7 @@ export async function statusOf(flags: Flags, note: Note): Promise<MigrationState
     return migrations.map(({ name }) => ({ name, state: 'pending', appliedAt: null }))
   }
   return withStorage(flags, async (storage) => {
-    await assertNotHalfRestored(storage)
+    await assertNoUnfinishedRestore(storage)
     const states = await migrationStatus(storage, migrations, { version })
     await noteUnknown(storage, note)
     return states
@@ -45,7 +45,7 @@ export async function statusOf(flags: Flags, note: Note): Promise<MigrationState
 /** Applies pending migrations and returns their names. */
 export const migrateNow = (flags: Flags, note: Note): Promise<string[]> =>
   withStorage(flags, async (storage) => {
-    await assertNotHalfRestored(storage)
+    await assertNoUnfinishedRestore(storage)
     const locks = { totalMs: migrationLockMsOf() }
     const applied = await migrate(storage, migrations, {
       version,
@@ -90,6 +90,6 @@ export async function rehearseNow(
   if (flags.scratch !== undefined && !traitsAt(place).hasOwnFiles)
     throw new SetupError('--scratch is for SQLite: on Postgres the copy is a database of the same server.')
   const scratch = flags.scratch === undefined ? undefined : resolve(flags.scratch)
-  if (await databaseExists(place)) await withStorage(flags, assertNotHalfRestored)
+  if (await databaseExists(place)) await withStorage(flags, assertNoUnfinishedRestore)
   return rehearse(place, migrations, { scratch, version, ...on })
 }

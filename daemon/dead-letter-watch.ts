@@ -12,7 +12,7 @@ import type { Storage } from '../src/storage/open.ts'
 import type { StoredMetrics } from './metrics.ts'
 
 /** How long readiness reports a dead letter. */
-const toldSeconds = 86_400
+const reportedSeconds = 86_400
 
 /** Reports dead letters of all processes to the log, readiness and metrics. */
 export class DeadLetterWatch {
@@ -34,7 +34,7 @@ export class DeadLetterWatch {
   }
 
   /** Logs new dead letters since the last time. */
-  async tell(): Promise<void> {
+  async logNew(): Promise<void> {
     const { read } = this.#storage
     this.#lastReported ??= await findLastDeadLetterId(read)
     for (const { id: setAside, ...one } of await listDeadLettersAfter(read, this.#lastReported)) {
@@ -44,10 +44,10 @@ export class DeadLetterWatch {
         'a row that could not be written is a dead letter now: see svc dead-letters',
       )
     }
-    await this.#tellLost()
+    await this.#logLost()
   }
 
-  async #tellLost(): Promise<void> {
+  async #logLost(): Promise<void> {
     const lost = await listLostDeadLetters(this.#storage.read)
     const before = this.#lost
     this.#lost = new Map(lost.map(({ source, count }) => [source, count]))
@@ -65,7 +65,7 @@ export class DeadLetterWatch {
   /** For /health/ready, which is public: the number of a day; undefined when there are none. */
   async check(): Promise<string | undefined> {
     const { read } = this.#storage
-    const since = addSeconds(this.#clock(), -toldSeconds)
+    const since = addSeconds(this.#clock(), -reportedSeconds)
     const lost = (await listLostDeadLetters(read)).filter(({ last_at }) => last_at >= since)
     const said = [
       ...(await countDeadLetters(read, since)).map(({ source, count }) => `${source}: ${count}`),

@@ -16,7 +16,8 @@ import type { AgentWatch } from './agent-watch.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { BodyBudget } from './body-budget.ts'
 import type { CommandWatch } from './command-watch.ts'
-import type { ConnectionLimit } from './connection-bound.ts'
+import type { ConcurrencyLimit } from './concurrency-limit.ts'
+import type { ConnectionLimit } from './connection-limit.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Gateway } from './gateway.ts'
@@ -33,7 +34,6 @@ import type { SignInWatch } from './sign-in-watch.ts'
 import type { StorageWatch } from './storage-watch.ts'
 import type { Tracing } from './tracing/traces.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
-import type { ConcurrencyLimit } from './work-bound.ts'
 
 /** The parts of a running service. */
 export type Dependencies = Integrations & {

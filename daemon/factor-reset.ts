@@ -8,7 +8,7 @@ import { totpAad } from '../src/identity/factors/proof.ts'
 import { notifyFactorsChanged } from '../src/identity/notifications.ts'
 import { findUserByKey, type User } from '../src/identity/store.ts'
 import { clearFactors } from '../src/identity/users/store.ts'
-import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../src/storage/backup/restore-mark.ts'
 import { type Db, openStorage } from '../src/storage/open.ts'
 import { databaseOf, type KnownKeys, knownKeys } from './config.ts'
 import { unmatchedKeys } from './key-fingerprints.ts'
@@ -25,7 +25,7 @@ export async function resetFactor(email: string, flags: Flags): Promise<{ id: st
   const lost = flags.lost === true
   const storage = await openStorage({ ...databaseOf(flags), postgres: { statementMs: 0 } })
   try {
-    await assertNotHalfRestored(storage)
+    await assertNoUnfinishedRestore(storage)
     const now = systemClock()
     const user = await storage.write(async (tx) => {
       const found = await findUserByKey(tx, fold(email))

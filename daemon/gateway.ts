@@ -9,9 +9,9 @@ import { runForService, withFairShareKey } from '../src/storage/fair-queue.ts'
 import { agentOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
 import { agentFairShareKey } from './fair-share-keys.ts'
+import { AgentConnection, type LinkedAgent } from './gateway/agent-connection.ts'
+import { AgentConnections } from './gateway/agent-connections.ts'
 import { FrameRateLimit, handleFrame, IncomingFrames } from './gateway/frames.ts'
-import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
-import { AgentConnections } from './gateway/links.ts'
 import { isUnexpected, problemOf, refuse } from './problems.ts'
 
 export type AgentAdmission = {

@@ -77,7 +77,8 @@ export function contextOf(scope: Scope): string {
   return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
 }
 
-const placeOf = ({ owner, key }: IdempotentAttempt) => `idempotency_keys.reply.${owner}.${key}` as const
+const encryptionContextOf = ({ owner, key }: IdempotentAttempt) =>
+  `idempotency_keys.reply.${owner}.${key}` as const
 
 /**
  * The stored reply of a key within 24 hours, if any, and if its record is still in the caller's scope.
@@ -104,7 +105,7 @@ export async function findStoredReply(
     if (row.created_at < addSeconds(now, -claimedSeconds)) return undefined
     throw inProgress()
   }
-  const reply = await decryptOrUnavailable(db, cipher, row.reply, placeOf(attempt))
+  const reply = await decryptOrUnavailable(db, cipher, row.reply, encryptionContextOf(attempt))
   // The change was made, and is not repeated.
   if (reply === undefined)
     throw new Problem(
@@ -155,7 +156,7 @@ export async function runOnce(
   const kept: Kept = { asks, reach: scope, orgId, reply }
   await db
     .updateTable('idempotency_keys')
-    .set({ reply: cipher.seal(JSON.stringify(kept), placeOf(attempt)) })
+    .set({ reply: cipher.seal(JSON.stringify(kept), encryptionContextOf(attempt)) })
     .where('owner', '=', owner)
     .where('key', '=', key)
     .execute()

@@ -4,7 +4,7 @@ import type { Clock } from '../src/core/time.ts'
 import {
   describeClosure,
   gatePollMs,
-  type WriteClosure,
+  type WriteBlock,
   type WriteGate,
 } from '../src/storage/copy/write-gate.ts'
 import type { Storage } from '../src/storage/open.ts'
@@ -31,7 +31,7 @@ type Buffers = { agentEntries: AgentAuditBuffer; agentEvents: AgentEventBuffer; 
  */
 export const gateListener =
   (storage: Storage, { agentEntries, agentEvents, clock, log }: Buffers) =>
-  (closure: WriteClosure | undefined): void => {
+  (closure: WriteBlock | undefined): void => {
     if (closure === undefined) {
       log.info('the database takes writes again')
       return
@@ -39,7 +39,7 @@ export const gateListener =
     log.warn({ closure: closure.kind }, describeClosure(closure))
     if (closure.kind !== 'maintenance') return
     const write = () => {
-      const writes = [agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())]
+      const writes = [agentEntries.write(storage, clock()), agentEvents.write(storage, clock())]
       // Both keep what could not be written.
       void Promise.allSettled(writes)
     }

@@ -39,6 +39,7 @@ import { type Origin, refusalEntry, successEntry } from './auditing.ts'
 import type { BodyBudget, BodyReservation } from './body-budget.ts'
 import { cookiesOf, sendRedirect, setSessionCookies } from './browser.ts'
 import { sendBytes } from './bytes.ts'
+import type { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { Origins } from './cors.ts'
 import type { FairShareKeys } from './fair-share-keys.ts'
 import { userAgentOf } from './header-text.ts'
@@ -61,7 +62,6 @@ import { replyWriter } from './reply-writer.ts'
 import { type Part, parserOf } from './request-parser.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { RequestTrace } from './tracing/traces.ts'
-import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

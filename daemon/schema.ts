@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { SetupError } from '../src/core/errors.ts'
-import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../src/storage/backup/restore-mark.ts'
 import { migrate, pendingMigrations, unknownMigrations } from '../src/storage/migrate.ts'
 import { describeWait, type MigrationWait } from '../src/storage/migration-wait.ts'
 import { openStorage, type Storage, type StorageOptions } from '../src/storage/open.ts'
@@ -18,7 +18,7 @@ export async function prepareSchema(
   { autoMigrate, migrationLockMs }: Pick<Config, 'autoMigrate' | 'migrationLockMs'>,
   log: Logger,
 ): Promise<void> {
-  await assertNotHalfRestored(storage)
+  await assertNoUnfinishedRestore(storage)
   const pending = await pendingMigrations(storage, migrations, { version })
   const unknown = await unknownMigrations(storage, migrations)
   if (unknown.length > 0)
@@ -41,5 +41,5 @@ export async function prepareSchema(
   }
   await migrate(patient, migrations, options).finally(() => patient.close())
   // A restore that began in between has marked the database before it let the migrations go on.
-  await assertNotHalfRestored(storage)
+  await assertNoUnfinishedRestore(storage)
 }

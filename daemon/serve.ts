@@ -12,8 +12,8 @@ import { hashPassword } from '../src/identity/password-hash.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
-import { type WriteClosure, WriteGate, withWriteGate } from '../src/storage/copy/write-gate.ts'
-import { isUniqueViolation } from '../src/storage/database-errors.ts'
+import { type WriteBlock, WriteGate, withWriteGate } from '../src/storage/copy/write-gate.ts'
+import { violatedUniqueKey } from '../src/storage/database-errors.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import { version } from '../src/version.ts'
 import { createAuthenticator } from './actor.ts'
@@ -27,8 +27,9 @@ import { backgroundLoops } from './background.ts'
 import { encrypter } from './backup/age.ts'
 import { BodyBudget } from './body-budget.ts'
 import { CommandWatch } from './command-watch.ts'
+import { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { Config } from './config.ts'
-import { ConnectionLimit } from './connection-bound.ts'
+import { ConnectionLimit } from './connection-limit.ts'
 import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
@@ -60,7 +61,6 @@ import { SignInWatch } from './sign-in-watch.ts'
 import { StorageWatch } from './storage-watch.ts'
 import { openTracing } from './tracing.ts'
 import { WebhookWatch } from './webhook-watch.ts'
-import { ConcurrencyLimit } from './work-bound.ts'
 
 export type FirstAdministrator = {
   password: string
@@ -110,7 +110,7 @@ export async function serve(
   const observer = new StorageWatch(log, metrics)
   const { poolerUrl, readQueries: readLimits } = config
   const opened = await openStorage({ ...place, poolerUrl, alone, readQueries: readLimits, observer })
-  let onGate = (_: WriteClosure | undefined): void => {}
+  let onGate = (_: WriteBlock | undefined): void => {}
   const gate = new WriteGate({ storage: opened, dataDir: config.dataDir }, (closure) => onGate(closure))
   const storage = withWriteGate(opened, gate)
   try {
@@ -218,7 +218,7 @@ export async function serve(
       url: urlOf(app, config.host),
       storage,
       firstAdministrator,
-      reload: () => secrets.ask(),
+      reload: () => secrets.requestReload(),
       close: () => drain(app, loops, parts),
     }
   } catch (error) {
@@ -282,7 +282,7 @@ async function firstRun(
     })
   } catch (error) {
     // Another process on the same database created it first.
-    if (isUniqueViolation(error)) return undefined
+    if (violatedUniqueKey(error)) return undefined
     throw error
   }
   return isGenerated ? { password, notKept } : undefined
@@ -375,7 +375,7 @@ async function drain(
   const ends = [
     meter.close(),
     agentEntries.write(storage, clock()),
-    agentEvents.tell(storage, clock()),
+    agentEvents.write(storage, clock()),
     secrets.end(),
   ]
   await Promise.race([Promise.allSettled(ends), late])

@@ -18,7 +18,7 @@ export function webhookLoops(loops: Loops, parts: Dependencies, config: Config):
       parts.webhooks.add(outcome)
       parts.tracing?.attempted(delivery, outcome, since)
     },
-    onSpoiled: (what) =>
+    onOutcomeNotStored: (what) =>
       parts.log.error({ ...what, err: what.error }, 'the result of a delivery cannot be stored'),
   })
   const tell = async () => {

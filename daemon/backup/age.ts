@@ -30,7 +30,7 @@ export async function encrypter(
 }
 
 /** @throws SetupError when no identity of the file opens the archive, IdentityError when there is none */
-export async function decrypted(
+export async function decrypt(
   sealed: Bytes,
   archive: string,
   identityFile: string | undefined,

@@ -37,7 +37,7 @@ export async function checkArchive(
   source: ArchiveSource,
   {
     keysWith,
-    isWithout,
+    acceptsLossOf,
     isRehearsal,
     acceptsNul,
     onBytes,
@@ -45,7 +45,7 @@ export async function checkArchive(
     /** The keys of the target, given the secrets.json that it would get. */
     keysWith(secrets: Buffer | undefined): KnownKeys
     /** Whether the loss of what this key has made is accepted. */
-    isWithout(name: string): boolean
+    acceptsLossOf(name: string): boolean
     /** No loss can be accepted. */
     isRehearsal: boolean
     /** Whether the target stores texts with a NUL. */
@@ -67,13 +67,13 @@ export async function checkArchive(
   const seen = new Set<string>()
 
   /** The files come first: once a table comes, it is known which keys the target has. */
-  const judgeKeys = (): ChainCheck => {
+  const chainCheck = (): ChainCheck => {
     if (chains !== undefined) return chains
     const known = keysWith(secrets)
     unmatched = unmatchedKeys(head!.keys, known)
     chains = new ChainCheck(verifyingKeys(known, unmatched))
     for (const [path, content] of copies) chains.file(path, content)
-    const cipher = isWithout(encryptionKeyName) ? undefined : cipherFor(head!.keys, known)
+    const cipher = acceptsLossOf(encryptionKeyName) ? undefined : cipherFor(head!.keys, known)
     sealed = cipher && new SealedCheck(cipher)
     return chains
   }
@@ -109,7 +109,7 @@ export async function checkArchive(
           const fault = headCheck!.row(table!, row)
           if (fault !== undefined) throw damaged(file, fault)
         }
-        const checked = judgeKeys()
+        const checked = chainCheck()
         sealed?.rows(table!, rows)
         if (!table!.name.startsWith('audit_')) return
         const names = table!.columns.map((column) => column.name)
@@ -130,8 +130,8 @@ export async function checkArchive(
   if (missing) throw damaged(file, `its table ${missing.name} is missing`)
   const unlike = headCheck!.end(all)
   if (unlike !== undefined) throw damaged(file, unlike)
-  judgeKeys().end()
-  const [fault] = judgeKeys().faults
+  chainCheck().end()
+  const [fault] = chainCheck().faults
   if (fault !== undefined) {
     throw new SetupError(`${file} is not restored: ${fault}. Restore a backup from before that.`)
   }
@@ -143,7 +143,7 @@ export async function checkArchive(
     migrations: own,
     secrets,
     unmatched: unmatched!,
-    signers: judgeKeys().trusted,
+    signers: chainCheck().trusted,
   }
 }
 

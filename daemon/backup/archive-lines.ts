@@ -10,7 +10,7 @@ import type { Db } from '../../src/storage/open.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { secretsFileName } from '../secrets/file.ts'
-import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
+import { isExcluded, isKept, isKeptFile, type keptFolders } from './contents.ts'
 import { formatName, type Head, rowLines, type Tail, tailLine } from './format.ts'
 import { SealedCheck } from './sealed-check.ts'
 
@@ -27,15 +27,15 @@ export async function readCheckpointCopies(dataDir: string): Promise<KeptFile[]>
 }
 
 async function* filesIn(dataDir: string, folder: (typeof keptFolders)[number]): AsyncGenerator<KeptFile> {
-  const names = await unlessGone(readdir(join(dataDir, folder)))
+  const names = await ignoreMissing(readdir(join(dataDir, folder)))
   for (const name of names?.sort() ?? []) {
     const path = `${folder}/${name}`
-    const content = isKeptFile(path) ? await unlessGone(readFile(join(dataDir, path))) : undefined
+    const content = isKeptFile(path) ? await ignoreMissing(readFile(join(dataDir, path))) : undefined
     if (content !== undefined) yield { path, content }
   }
 }
 
-async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
+async function ignoreMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading
   } catch (error) {
@@ -59,7 +59,7 @@ export async function headOf(
     .execute()
   const left: Record<string, number> = {}
   for (const { name } of tables) {
-    if (isLeft(name)) left[name] = await countRowsOf(db.selectFrom(name as TableName))
+    if (isExcluded(name)) left[name] = await countRowsOf(db.selectFrom(name as TableName))
   }
   return { format: formatName, ...made, source, migrations, keys, counters, heads, left }
 }

@@ -6,7 +6,7 @@ import { parseJson } from '../../src/core/json.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
 import { secretsFileName } from '../secrets/file.ts'
-import { ageMagic, decrypted } from './age.ts'
+import { ageMagic, decrypt } from './age.ts'
 import { isKept, isKeptFile } from './contents.ts'
 import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail, tailLine } from './format.ts'
 import { storedArchive } from './open-store.ts'
@@ -66,7 +66,7 @@ export async function readArchive(
 
 async function opened(stored: Readable, { file, identityFile }: ArchiveSource): Promise<Readable> {
   try {
-    return Readable.fromWeb((await decrypted(Readable.toWeb(stored) as never, file, identityFile)) as never)
+    return Readable.fromWeb((await decrypt(Readable.toWeb(stored) as never, file, identityFile)) as never)
   } catch (error) {
     if (error instanceof SetupError) throw error
     throw damaged(file, 'it cannot be decrypted')

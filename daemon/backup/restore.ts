@@ -14,7 +14,7 @@ import {
 } from '../../src/storage/backup/restore-target.ts'
 import type { RowLoader } from '../../src/storage/backup/target-driver.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { isForeignKeyViolation, isUniqueViolation } from '../../src/storage/database-errors.ts'
+import { isForeignKeyViolation, violatedUniqueKey } from '../../src/storage/database-errors.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { traitsAt } from '../../src/storage/traits.ts'
@@ -23,6 +23,7 @@ import type { UnmatchedKey } from '../key-fingerprints.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import type { Env } from '../variables.ts'
 import { type CheckedArchive, checkArchive } from './archive-check.ts'
+import { writeFileAtomically } from './atomic-write.ts'
 import type { Progress } from './backup.ts'
 import { counterGap, type EndedWork, endPendingWork } from './end-pending-work.ts'
 import type { Head } from './format.ts'
@@ -38,7 +39,6 @@ import {
   revokeAll,
 } from './restored-access.ts'
 import { chainsOf, findLost, type LostEntries, signChains, signStatements } from './statement.ts'
-import { writeFileAt } from './whole-file.ts'
 
 export type RestoreOptions = {
   'data-dir'?: string | undefined
@@ -96,7 +96,7 @@ export async function restore(
   await checkRestorable(place)
   const archive = await checkArchive(source, {
     keysWith: (secrets) => knownKeys(options, secrets, options.env),
-    isWithout: (name) => options['without-keys']?.includes(name) ?? false,
+    acceptsLossOf: (name) => options['without-keys']?.includes(name) ?? false,
     isRehearsal,
     acceptsNul: traitsAt(place).acceptsNul,
     onBytes: (done) => onProgress({ done }),
@@ -213,7 +213,7 @@ class UnfitArchive extends SetupError {
 }
 
 function faultOfRows(error: unknown): string | undefined {
-  const columns = isUniqueViolation(error)
+  const columns = violatedUniqueKey(error)
   if (columns !== undefined) return `two of its rows have the same ${columns}`
   return isForeignKeyViolation(error) ? 'a row refers to one that is not in it' : undefined
 }
@@ -226,7 +226,7 @@ function loading(loader: RowLoader, { tables, secrets }: CheckedArchive, dataDir
       if (path === secretsFileName && secrets === undefined) return
       // A checkpoint that is there already is compared with the chain, or explained.
       if (isThere(join(dataDir, path))) return
-      await writeFileAt(join(dataDir, path), content)
+      await writeFileAtomically(join(dataDir, path), content)
     },
     table(name: string) {
       table = tables.find((one) => one.name === name)

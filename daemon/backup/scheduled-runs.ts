@@ -8,7 +8,7 @@ import { type Loop, type LoopParts, loop } from '../loop.ts'
 import { type Ended, runSvc } from './child-process.ts'
 import { claimRun, claimSeconds, type RunKind, recordFailure, releaseClaim, renewClaim } from './runs.ts'
 
-const lookMs = 15_000
+const pollMs = 15_000
 
 type Parts = { storage: Storage; clock: Clock; log: Logger } & LoopParts
 
@@ -56,7 +56,7 @@ const drillArgs = ({ dataDir, backups }: Given): string[] => [
 
 function loopOf(what: What, parts: Parts): Loop {
   const run = new ScheduledRun(what, parts)
-  const { wake, stop } = loop(`scheduled ${what.kind}`, () => run.look(), lookMs, parts, { firstMs: 1000 })
+  const { wake, stop } = loop(`scheduled ${what.kind}`, () => run.poll(), pollMs, parts, { firstMs: 1000 })
   return {
     wake,
     async stop() {
@@ -65,7 +65,7 @@ function loopOf(what: What, parts: Parts): Loop {
   }
 }
 
-type Running = { ended: Promise<void>; lost: AbortController; keptAt: number }
+type Running = { ended: Promise<void>; lost: AbortController; renewedAt: number }
 type What = { kind: RunKind; schedule: string; args: readonly string[]; env: Config['backups']['env'] }
 
 export class ScheduledRun {
@@ -81,11 +81,11 @@ export class ScheduledRun {
   }
 
   /** Starts the run that is due, or says that the one that runs is alive. */
-  async look(): Promise<void> {
+  async poll(): Promise<void> {
     const { kind, schedule } = this.#what
     const { storage, clock } = this.#parts
     if (this.#stopping.signal.aborted) return
-    if (this.#running !== undefined) return this.#keep(this.#running)
+    if (this.#running !== undefined) return this.#renewClaim(this.#running)
     if (!(await claimRun(storage, { kind, schedule, holder: this.#holder, now: clock() }))) return
     const lost = new AbortController()
     const ended = this.#run(AbortSignal.any([this.#stopping.signal, lost.signal]))
@@ -93,7 +93,7 @@ export class ScheduledRun {
       .finally(() => {
         this.#running = undefined
       })
-    this.#running = { ended, lost, keptAt: performance.now() }
+    this.#running = { ended, lost, renewedAt: performance.now() }
   }
 
   /** Resolves when the run has ended. */
@@ -107,14 +107,15 @@ export class ScheduledRun {
     await this.settled()
   }
 
-  async #keep(running: Running): Promise<void> {
+  async #renewClaim(running: Running): Promise<void> {
     const { storage, clock } = this.#parts
     const { kind } = this.#what
     const begun = performance.now()
     // While the database does not answer another process may take the run.
-    if (begun - running.keptAt > claimSeconds * 1000) running.lost.abort(new Error('The claim has expired'))
+    if (begun - running.renewedAt > claimSeconds * 1000)
+      running.lost.abort(new Error('The claim has expired'))
     const until = addSeconds(clock(), claimSeconds)
-    if (await renewClaim(storage, { kind, holder: this.#holder, until })) running.keptAt = begun
+    if (await renewClaim(storage, { kind, holder: this.#holder, until })) running.renewedAt = begun
     else running.lost.abort(new Error('Another process has taken the run'))
   }
 

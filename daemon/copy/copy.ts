@@ -26,8 +26,8 @@ import { traitsAt } from '../../src/storage/traits.ts'
 import { isMoved } from '../backup/contents.ts'
 import { assertOwnDirectory } from '../backup/own-directory.ts'
 import { copyTargetOf, databaseOf } from '../config.ts'
-import { copiedRows } from './copied-rows.ts'
-import { type Size, sizeOf } from './estimate.ts'
+import { createCopyVerifier } from './copy-verifier.ts'
+import { type CopyEstimate, estimateCopy } from './estimate.ts'
 import { assertFilesFit, copyFiles } from './files.ts'
 import { copyOriginOf, isUnchangedSince } from './origin.ts'
 import { type CopyPass, copyTable } from './pass.ts'
@@ -37,7 +37,7 @@ export type CopyOptions = {
   to?: string | undefined
 }
 
-export type CopyPlan = { from: string; to: string; target: TargetContents; tables: number } & Size
+export type CopyPlan = { from: string; to: string; target: TargetContents; tables: number } & CopyEstimate
 
 export type CopySummary = {
   from: string
@@ -73,7 +73,7 @@ type Job = {
 
 /** What `copyDatabase` would do. @throws SetupError when it would refuse */
 export const planCopy = (options: CopyOptions): Promise<CopyPlan> =>
-  prepared(options, async (_, { plan }) => plan)
+  withCopyJob(options, async (_, { plan }) => plan)
 
 /**
  * Copies a whole installation into an empty database, first while it is served, and then what has changed since, while
@@ -81,7 +81,7 @@ export const planCopy = (options: CopyOptions): Promise<CopyPlan> =>
  * @throws SetupError
  */
 export const copyDatabase = (options: CopyOptions, on: CopyEvents): Promise<CopySummary> =>
-  prepared(options, (source, job) => {
+  withCopyJob(options, (source, job) => {
     on.onPlan(job.plan)
     return withCopyTarget(job.to, job.origin, async (target) => {
       const begun = performance.now()
@@ -97,7 +97,7 @@ export const copyDatabase = (options: CopyOptions, on: CopyEvents): Promise<Copy
 
 const seconds = (ms: number): number => Math.round(ms / 100) / 10
 
-async function prepared<T>(
+async function withCopyJob<T>(
   options: CopyOptions,
   work: (source: CopySource, job: Job) => Promise<T>,
 ): Promise<T> {
@@ -116,7 +116,7 @@ async function prepared<T>(
     })
     if (move && found.state === 'empty') throw alreadyMoved(move)
     if (found.state === 'empty') assertFilesFit(from, to)
-    const size = await sizeOf(source, origin.tables)
+    const size = await estimateCopy(source, origin.tables)
     const plan = {
       from: describeLocation(from),
       to: describeLocation(to),
@@ -163,7 +163,7 @@ async function copyRest(target: CopyTarget, job: Job, on: CopyEvents): Promise<O
     const move = job.move ?? { target: describeLocation(to), at: systemClock() }
     // In the source, so that both have it: of the target, nothing differs.
     if (!job.move) await recordAudit(tx, entryOf(move))
-    const all = await copiedRows(tx, from)
+    const all = await createCopyVerifier(tx, from)
     const rewritten = await copyAll(tx, target, { origin, plan, pass: 'last', on, seen: all.seen })
     const tables = all.end()
     const files = await copyFiles(from, to)

@@ -5,7 +5,7 @@ import { countRowsOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { rowLines } from '../backup/format.ts'
 
-export type Size = { rows: number; bytes: number; seconds: { first: number; last: number } }
+export type CopyEstimate = { rows: number; bytes: number; seconds: { first: number; last: number } }
 
 const sampleMs = 1000
 /**
@@ -15,7 +15,7 @@ const sampleMs = 1000
 const writingFactor = 4
 
 /** What there is to copy, and how long it will take: the rows of the largest table are read for a second. */
-export async function sizeOf(source: CopySource, tables: readonly TableShape[]): Promise<Size> {
+export async function estimateCopy(source: CopySource, tables: readonly TableShape[]): Promise<CopyEstimate> {
   let rows = 0
   let largest = { rows: 0, table: tables[0]! }
   for (const table of tables) {

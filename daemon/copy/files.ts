@@ -5,8 +5,8 @@ import { join, resolve } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
 import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { traitsAt } from '../../src/storage/traits.ts'
+import { writeFileAtomically } from '../backup/atomic-write.ts'
 import { isMovedFile } from '../backup/contents.ts'
-import { writeFileAt } from '../backup/whole-file.ts'
 import { secretsFileName } from '../secrets/file.ts'
 
 /* The files beside the database: they go along to another data directory, and stay where they are when it is the same. */
@@ -46,7 +46,7 @@ export async function copyFiles(from: DatabaseLocation, to: DatabaseLocation): P
   if (!isElsewhere(from, to)) return 0
   let files = 0
   for (const path of movedFiles(from.dataDir)) {
-    await writeFileAt(join(to.dataDir, path), await readFile(join(from.dataDir, path)))
+    await writeFileAtomically(join(to.dataDir, path), await readFile(join(from.dataDir, path)))
     files += 1
   }
   return files

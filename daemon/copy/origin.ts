@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { migrations } from '../../migrations/index.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
-import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../../src/storage/backup/restore-mark.ts'
 import type { SourceSchema } from '../../src/storage/copy/source.ts'
 import type { CopyOrigin } from '../../src/storage/copy/target.ts'
 import { checksumsOf } from '../../src/storage/migrate.ts'
@@ -13,7 +13,7 @@ import { isMoved } from '../backup/contents.ts'
 
 /** @throws SetupError for a database that this version cannot copy */
 export async function copyOriginOf(source: SourceSchema): Promise<CopyOrigin> {
-  await assertNotHalfRestored(source)
+  await assertNoUnfinishedRestore(source)
   const applied = await ledgerOf(source)
   if (applied.size === 0) throw new SetupError('This database is empty: there is nothing to copy')
   const checksums = await checksumsOf(migrations)

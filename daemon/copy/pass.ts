@@ -10,7 +10,7 @@ import {
   unwritten,
 } from '../../src/storage/copy/progress.ts'
 import type { CopyTarget } from '../../src/storage/copy/target.ts'
-import { isUniqueViolation } from '../../src/storage/database-errors.ts'
+import { violatedUniqueKey } from '../../src/storage/database-errors.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { rowLines } from '../backup/format.ts'
 
@@ -120,7 +120,7 @@ async function writeChunk(
   try {
     return await target.transaction(work)
   } catch (error) {
-    if (pass === 'last' || isUniqueViolation(error) === undefined) throw error
+    if (pass === 'last' || violatedUniqueKey(error) === undefined) throw error
     // The value was still that of a row which was copied before it changed: a later pass writes both.
     await recordChunk(target.db, name, { ...chunk, rows: 0, digest: unwritten })
     return 0

@@ -3,7 +3,7 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { systemClock } from '../../src/core/time.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { type DatabaseMove, readMove, reopenMoved } from '../../src/storage/copy/moved.ts'
+import { type DatabaseMove, readMove, unblockWrites } from '../../src/storage/copy/moved.ts'
 import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, openStorage } from '../../src/storage/open.ts'
 import { databaseOf } from '../config.ts'
@@ -34,7 +34,7 @@ export async function reopen(options: { 'data-dir'?: string | undefined }): Prom
       systemClock(),
     )
     await storage.write(async (tx) => {
-      await reopenMoved(tx as AnyDb, storage)
+      await unblockWrites(tx as AnyDb, storage)
       await recordAudit(tx, entry)
     })
     return move

@@ -5,7 +5,7 @@ import { SetupError } from '../../src/core/errors.ts'
 import { type Finding, failed, passed, pluralize, warning } from '../../src/core/finding.ts'
 import { secretEntryOf } from '../../src/core/secret-names.ts'
 import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
-import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../../src/storage/backup/restore-mark.ts'
 import { describeMove, readMove } from '../../src/storage/copy/moved.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
@@ -138,7 +138,7 @@ export async function checkSchema(
   repairs: Repair[],
 ): Promise<Finding[]> {
   const check = 'database schema'
-  await assertNotHalfRestored(storage)
+  await assertNoUnfinishedRestore(storage)
   const states = await migrationStatus(storage, migrations, { version })
   const named = (state: string) => states.filter((one) => one.state === state).map(({ name }) => name)
   const [changed, pending] = [named('changed'), named('pending')]

@@ -7,8 +7,8 @@ import type { Outcome } from '../../src/live/ports.ts'
 import { AgentFrame, type CommandResult, closings, largestFrame } from '../../src/live/wire/contract.ts'
 import { agentOwner, estimateParsedBytes, maxJsonValues } from '../bodies.ts'
 import type { BodyBudget, BodyReservation } from '../body-budget.ts'
-import type { AgentConnection, LinkedAgent } from './link.ts'
-import type { AgentConnections } from './links.ts'
+import type { AgentConnection, LinkedAgent } from './agent-connection.ts'
+import type { AgentConnections } from './agent-connections.ts'
 
 /** Larger frames are read only while a result is expected. */
 const smallFrame = 64 * 1024

@@ -6,7 +6,7 @@ import { archiveTargets, smsProviders } from '../integrations/providers.ts'
 type Settings = Readonly<Record<string, (config: Config) => unknown>>
 
 /** Settings that a running service takes, as the log names them. */
-const taken: Settings = {
+const reloadable: Settings = {
   JWT_SECRET: ({ secrets, previous }) => [secrets.jwt, previous.jwt],
   APP_ENCRYPTION_KEY: ({ secrets, previous }) => [secrets.encryption, previous.encryption],
   ENROLLMENT_KEY_PEPPER: ({ secrets, previous }) => [secrets.enrollmentPepper, previous.enrollmentPepper],
@@ -23,7 +23,7 @@ const taken: Settings = {
 }
 
 /** Settings that come from files too, and need a restart. */
-const kept: Settings = {
+const needRestart: Settings = {
   DATABASE_URL: ({ databaseUrl, poolerUrl }) => [databaseUrl, poolerUrl],
   OTEL_EXPORTER_OTLP: ({ tracing }) => tracing,
   OUTBOUND_CA_FILE: ({ outside }) => outside.outbound.ca,
@@ -51,5 +51,5 @@ export function changedSettings(before: Config, after: Config, started: Config) 
     Object.entries(names).flatMap(([name, read]) =>
       isDeepStrictEqual(read(other), read(after)) ? [] : [name],
     )
-  return { taken: differing(taken, before), restart: differing(kept, started) }
+  return { reloadable: differing(reloadable, before), restart: differing(needRestart, started) }
 }

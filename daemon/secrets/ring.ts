@@ -7,11 +7,11 @@ import { defaultLimits } from '../../src/core/limits.ts'
 import { type SecretName, secretEntryOf, secretNames } from '../../src/core/secret-names.ts'
 import { addSeconds, clockSkew, type Instant } from '../../src/core/time.ts'
 import { accessSeconds } from '../../src/identity/sessions/tokens.ts'
-import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import { assertNoUnfinishedRestore } from '../../src/storage/backup/restore-mark.ts'
 import { type DatabaseMove, describeMove, readMove } from '../../src/storage/copy/moved.ts'
 import {
-  countSealedOtherwise,
-  countSealedWith,
+  countEncryptedWith,
+  countEncryptedWithOtherKeys,
   type Resealed,
   reseal,
 } from '../../src/storage/encrypted-values.ts'
@@ -89,7 +89,7 @@ async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring
   if (!(await databaseExists({ dataDir, databaseUrl }))) throw noDatabase(dataDir)
   const storage = await openStorage({ dataDir, databaseUrl })
   try {
-    await assertNotHalfRestored(storage)
+    await assertNoUnfinishedRestore(storage)
     assertNotMoved(await readMove(storage))
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
     const used = new Map(rows.map((row) => [row.name, row]))
@@ -252,7 +252,7 @@ async function ownNeeds(ring: Ring, name: SecretName, now: Instant): Promise<str
       return until('tokens', Math.max(accessSeconds, workloadTtlSeconds))
     case 'APP_ENCRYPTION_KEY':
       return counted(
-        await countSealedWith(storage, createCipher([config.previous.encryption!])),
+        await countEncryptedWith(storage, createCipher([config.previous.encryption!])),
         'encrypted value',
       )
     case 'ENROLLMENT_KEY_PEPPER':
@@ -379,7 +379,10 @@ export const resealValues = (
         'The service has not taken the present APP_ENCRYPTION_KEY yet: replicas that lack it could not open what it encrypts. svc secrets list names them.',
       )
     }
-    const total = await countSealedOtherwise(ring.storage, createCipher([ring.config.secrets.encryption]))
+    const total = await countEncryptedWithOtherKeys(
+      ring.storage,
+      createCipher([ring.config.secrets.encryption]),
+    )
     return reseal(ring.storage, cipherOf(ring.config), (count) => onProgress(count, total))
   })
 

@@ -105,18 +105,18 @@ export class RunningSecrets {
     return this.#set
   }
 
-  onAsked(wake: () => void): void {
+  onReloadRequested(wake: () => void): void {
     this.#wake = wake
   }
 
   /** Reads everything again soon, whether or not a file has changed. */
-  ask(): void {
+  requestReload(): void {
     this.#isAsked = true
     this.#wake()
   }
 
   /** Takes what has changed, and says that this process is alive. */
-  async look(): Promise<void> {
+  async poll(): Promise<void> {
     const files = this.#on.source?.stamp()
     if (this.#isAsked || files !== this.#files) return this.#reload(files)
     if (this.#waiting.length > 0) await this.#settle(this.#waiting)
@@ -154,11 +154,11 @@ export class RunningSecrets {
     this.#isAsked = false
     this.#files = files
     this.#lastGood.set(millisecondsOf(clock()) / 1000)
-    const { taken, restart } = changedSettings(known, this.#read, this.#on.config)
-    const facts = { changed: taken, ...(this.#waiting.length > 0 && { waiting: this.#waiting }) }
+    const { reloadable, restart } = changedSettings(known, this.#read, this.#on.config)
+    const facts = { changed: reloadable, ...(this.#waiting.length > 0 && { waiting: this.#waiting }) }
     if (restart.length > 0)
       log.warn({ ...facts, restart }, 'secrets were reloaded; `restart` needs a restart')
-    else if (isAsked || taken.length > 0) log.info(facts, 'secrets were reloaded')
+    else if (isAsked || reloadable.length > 0) log.info(facts, 'secrets were reloaded')
     if (this.#read.weakSecrets !== undefined) log.warn(this.#read.weakSecrets)
     warnOfFallbacks(this.#read, log)
   }

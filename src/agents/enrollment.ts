@@ -3,7 +3,7 @@ import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { enrollmentKeyHash, enrollmentRefusal } from '../credentials/enrollment-keys/rules.ts'
-import { consumeEnrollmentKey, findByHash, lockTenant } from '../credentials/enrollment-keys/store.ts'
+import { consumeEnrollmentKey, findByHash, lockDeviceCaps } from '../credentials/enrollment-keys/store.ts'
 import type { Device } from '../devices/contract.ts'
 import { checkDeviceCaps } from '../devices/store.ts'
 import { emit } from '../events/outbox.ts'
@@ -65,7 +65,7 @@ async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings
   // Before any reply about the key: a caller without the secret must learn nothing about keys.
   checkEnrollmentSecret(body.enrollmentSecret, settings.enrollmentSecret, key?.orgId ?? null)
   // Before the key's state: keys expire with their tenant, and the tenant's state is the more useful answer.
-  const tenant = key && (await lockTenant(db, key.orgId))
+  const tenant = key && (await lockDeviceCaps(db, key.orgId))
   if (tenant) checkEnrollable(tenant)
   const refusal = enrollmentRefusal(key, now)
   if (!key || !tenant || refusal) {

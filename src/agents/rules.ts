@@ -15,9 +15,10 @@ import { type Enrollment, type Heartbeat, type HeartbeatReply, reportedFields } 
 /**
  * Statuses that a heartbeat ends: other statuses are set by users, and an update ends when its version is reported.
  */
-export const silentStatuses = ['offline', 'pending'] as const
+export const statusesEndedByHeartbeat = ['offline', 'pending'] as const
 
-export const isSilent = (status: string): boolean => (silentStatuses as readonly string[]).includes(status)
+export const isSilent = (status: string): boolean =>
+  (statusesEndedByHeartbeat as readonly string[]).includes(status)
 
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
 

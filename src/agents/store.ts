@@ -17,7 +17,7 @@ import {
   type Tables,
 } from '../storage/schema/tables.ts'
 import type { MetricsReport } from './contract.ts'
-import { type ColumnChanges, isEmpty, silentStatuses } from './rules.ts'
+import { type ColumnChanges, isEmpty, statusesEndedByHeartbeat } from './rules.ts'
 import type { Rotation } from './tokens/rules.ts'
 import { rotationColumns } from './tokens/store.ts'
 import type { UpdateChange } from './upgrades/rules.ts'
@@ -214,7 +214,7 @@ type Seen = { id: string; now: Instant; ip: string; uptime: number | null }
 const revived = (eb: ExpressionBuilder<Tables, 'devices'>, states: readonly string[]) =>
   eb.case().when('status', 'in', states).then('online').else(eb.ref('status')).end()
 
-const seeing = (db: Db, p: Seen, ended: readonly string[] = silentStatuses) =>
+const seeing = (db: Db, p: Seen, ended: readonly string[] = statusesEndedByHeartbeat) =>
   db
     .updateTable('devices')
     .set({ last_seen_at: p.now, last_seen_ip: p.ip, uptime_seconds: p.uptime })
@@ -254,7 +254,11 @@ export async function recordHeartbeat(
     await (samples ? sampled(db, { ...values, ...samples }) : seen(db, values))
     return
   }
-  await seeing(db, values, update?.isOver ? [...silentStatuses, 'updating'] : silentStatuses)
+  await seeing(
+    db,
+    values,
+    update?.isOver ? [...statusesEndedByHeartbeat, 'updating'] : statusesEndedByHeartbeat,
+  )
     .set({ ...changed, ...update?.columns, ...samples, updated_at: now })
     .execute()
 }

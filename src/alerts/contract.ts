@@ -35,7 +35,7 @@ export type Alert = z.output<typeof Alert>
  * The rule of the alert that two machines use one key. No other is raised while one is open, so nobody else raises one: it would
  * hide that somebody has taken a key.
  */
-export const copyAlertRule = 'copied-machine'
+export const clonedMachineAlertRule = 'copied-machine'
 
 export const NewAlert = z.strictObject({
   orgId: idOf('organization')
@@ -47,10 +47,10 @@ export const NewAlert = z.strictObject({
   message: text(10_000).nullable().default(null).describe('Further description'),
   context: anyObject.nullable().default(null).meta({ flag: 'details' }).describe('Further data, in any form'),
   ruleId: text(255, 1)
-    .refine((id) => id !== copyAlertRule, 'is reserved for alerts of the service')
+    .refine((id) => id !== clonedMachineAlertRule, 'is reserved for alerts of the service')
     .nullable()
     .default(null)
-    .describe(`Rule that raised it, as you name it, except ${copyAlertRule}`),
+    .describe(`Rule that raised it, as you name it, except ${clonedMachineAlertRule}`),
 })
 export type NewAlert = z.output<typeof NewAlert>
 

@@ -12,7 +12,7 @@ import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
 import { after, contains, jsonField, plainContains } from '../storage/query/expressions.ts'
 import { newestOfEachOrg } from '../storage/query/newest-of-each.ts'
-import { inScopeHistory, organizationNamedInHistory } from '../storage/query/scope.ts'
+import { inScopeHistory, inScopeHistoryUnindexed } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf, expandAction, expandActionSubstring } from './rules.ts'
@@ -170,7 +170,7 @@ export async function listEntriesAfter(
 
 /** Entries looked up by their ids. */
 const entriesById = (db: Db, scope: Scope) =>
-  db.selectFrom('audit_logs').where(organizationNamedInHistory(scope, 'audit_logs.chain'))
+  db.selectFrom('audit_logs').where(inScopeHistoryUnindexed(scope, 'audit_logs.chain'))
 
 const inChains = { column: 'audit_logs.chain', time: 'audit_logs.timestamp', id: 'audit_logs.id' }
 

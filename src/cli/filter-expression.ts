@@ -1,6 +1,6 @@
 import { didYouMean } from '../core/suggest.ts'
 import { isGroup, maxDepth, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
-import { type Condition, type ConditionGroup, type ConditionValue, fieldNamed } from '../filters/contract.ts'
+import { type Condition, type ConditionGroup, type ConditionValue, findField } from '../filters/contract.ts'
 import { usageError } from './exit-codes.ts'
 import { type ValueShape, writtenOperators } from './filter-operators.ts'
 import { isWord, quote, syntaxError, type Token, tokenize } from './filter-tokens.ts'
@@ -129,7 +129,7 @@ class Parser {
 
   /** Converted to the type of the field, if known. Quoted values are always text. */
   #typed(field: string): string | number | boolean {
-    const type = fieldNamed(field)?.type
+    const type = findField(field)?.type
     const what = type === 'number' ? 'a number' : type === 'boolean' ? 'true or false' : 'a value'
     const { kind, text, at } = this.#scalar(what)
     if (kind === 'quoted') return text
@@ -217,7 +217,7 @@ const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? te
 /** Text that would parse as something else is quoted. */
 function asValue(field: string, value: string | number | boolean): string {
   if (typeof value !== 'string') return String(value)
-  const type = fieldNamed(field)?.type
+  const type = findField(field)?.type
   const isOther =
     type === undefined ? isTruth(value) || isNumber(value) : type === 'number' || type === 'boolean'
   return isOther ? quote(value) : asWord(value)

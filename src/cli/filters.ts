@@ -6,8 +6,8 @@ import {
   ConditionGroup,
   type ConditionValue,
   type FilterPreview,
-  fieldNamed,
   filters,
+  findField,
   type Operator,
   type SavedFilter,
 } from '../filters/contract.ts'
@@ -156,7 +156,7 @@ function linesOf({ conditions }: ConditionGroup): string[] {
 }
 
 function describeCondition({ field, operator, value }: Condition): string {
-  const known = fieldNamed(field)
+  const known = findField(field)
   const label = known
     ? field.startsWith('custom.')
       ? `${known.label} ${field.slice(7)}`

@@ -4,9 +4,9 @@ import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { mayChangeSome } from './access.ts'
 import type { Kind } from './contract.ts'
-import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import type { PlanResults } from './plan-results.ts'
 import type { DesiredObject, StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
@@ -19,7 +19,7 @@ export class Adoption {
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #runner: StepRunner
   /** Why the caller may not take over what was taken over, by its id: what is tried again is taken over once. */
   readonly #adopted = new Map<string, { refused: string | null }>()
@@ -27,7 +27,7 @@ export class Adoption {
   constructor(
     tx: Db,
     context: PlanContext,
-    about: { state: State; owners: Owners; found: Findings; runner: StepRunner },
+    about: { state: State; owners: Owners; found: PlanResults; runner: StepRunner },
   ) {
     this.#tx = tx
     this.#context = context
@@ -42,7 +42,7 @@ export class Adoption {
    * `refused`: why the caller may not take it over. A plan goes on, and shows what the apply of somebody else would change: it
    * reads nothing that the lists do not show the caller.
    */
-  async adopted(
+  async adopt(
     kind: Kind,
     item: DesiredObject,
     found: StoredObject,
@@ -151,7 +151,8 @@ export class Adoption {
       })
     } catch (error) {
       // What is at fault with it was so before.
-      const isOfObject = kind.refusesFirst && error instanceof Problem && error.code === 'invalid_request'
+      const isOfObject =
+        kind.checksAccessFirst && error instanceof Problem && error.code === 'invalid_request'
       if (error !== undone && !isOfObject) throw error
     }
   }

@@ -1,9 +1,9 @@
 import { refusalOf } from './access.ts'
 import type { Adoption } from './adoption.ts'
 import { type Kind, kinds, type Section, sections } from './contract.ts'
-import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import type { PlanResults } from './plan-results.ts'
 import type { StoredObject } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
@@ -13,7 +13,7 @@ import type { TimeSlice } from './time-slice.ts'
 type DeletionDependencies = {
   state: State
   owners: Owners
-  found: Findings
+  found: PlanResults
   adoption: Adoption
   steps: Steps
   timeSlice: TimeSlice
@@ -37,7 +37,7 @@ export class Deletions {
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #adoption: Adoption
   readonly #steps: Steps
   readonly #timeSlice: TimeSlice
@@ -73,7 +73,7 @@ export class Deletions {
    * What no file has and whose name another gets is deleted first, unless something refers to it: that may get another
    * reference later, and a deletion might end it, or be refused because of it.
    */
-  async makeFirst(kind: Kind, stored: StoredObject): Promise<void> {
+  async deleteEarly(kind: Kind, stored: StoredObject): Promise<void> {
     const { deleted, excess } = this.#pruneCandidatesOf(kind)
     if (!deleted.some(({ id }) => id === stored.id) || this.#isReferredTo(stored)) return
     if (excess !== undefined && !this.#context.on.isRehearsal) return
@@ -111,7 +111,7 @@ export class Deletions {
   #isToBeDeleted(stored: StoredObject): boolean {
     if (this.rolledBack) return this.rolledBack.has(stored.id)
     const isManaged = this.#context.request.document[stored.section] !== undefined
-    return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
+    return isManaged && this.#owners.isOwn(stored) && !this.#found.isDesired(stored.id)
   }
 
   /** Whether the apply deletes an object, once it is known what the files mean in its section. */
@@ -139,7 +139,7 @@ export class Deletions {
     return leaving
   }
 
-  async make(kind: Kind): Promise<void> {
+  async deleteSection(kind: Kind): Promise<void> {
     const { section } = kind
     const { request, on } = this.#context
     const { left, ending, deleted, excess } = this.#pruneCandidatesOf(kind)
@@ -167,7 +167,7 @@ export class Deletions {
   }
 
   /** Tries again what could not be deleted yet, such as a group that a condition of a filter is on: groups go before filters. */
-  async makeBlocked(): Promise<void> {
+  async retryBlocked(): Promise<void> {
     for (let isStuck = false; this.#blocked.length > 0; ) {
       const waiting = this.#blocked
       this.#blocked = []

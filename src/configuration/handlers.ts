@@ -114,7 +114,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
           const tenant = await findConfiguredTenant(storage.read, scope, query)
-          return exported(storage.heavy, on, caller, { ...tenant, now, set: query.set })
+          return exportConfiguration(storage.heavy, on, caller, { ...tenant, now, set: query.set })
         },
         run: async (_, found) => found,
       }),
@@ -128,20 +128,20 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
 }
 
 /** The fields of an object that may be shown. */
-function sayable(state: State, section: Section, stored: StoredObject): Record<string, unknown> {
+function exportableFields(state: State, section: Section, stored: StoredObject): Record<string, unknown> {
   const file = state.file(kinds[section], stored)
   const secret = secretFields(kinds[section], file)
   return Object.fromEntries(Object.entries(file).filter(([name]) => !secret.includes(name)))
 }
 
 /** What a file cannot say of an object, or undefined. */
-function unsayable(state: State, section: Section, stored: StoredObject): string | undefined {
+function whyNotExportable(state: State, section: Section, stored: StoredObject): string | undefined {
   const kind = kinds[section]
   if (state.named(section, stored.orgId, stored.key).length > 1)
     return 'there are several of this name: rename all but one'
   if (section !== 'organizations' && stored.orgId !== null && state.org(stored) === null)
     return 'its organization is not visible'
-  const file = sayable(state, section, stored)
+  const file = exportableFields(state, section, stored)
   for (const { name, field, refersTo } of kind.fields) {
     const value = stored.record[field]
     if (refersTo === undefined || (typeof value !== 'string' && !Array.isArray(value))) continue
@@ -160,9 +160,9 @@ function unsayable(state: State, section: Section, stored: StoredObject): string
 /** Milliseconds of an export, which holds up nobody. */
 const exportMs = 60_000
 
-type Exported = Awaited<ReturnType<typeof exported>>
+type Exported = Awaited<ReturnType<typeof exportConfiguration>>
 
-async function exported(
+async function exportConfiguration(
   db: Db,
   { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
   caller: Caller,
@@ -197,10 +197,10 @@ async function exported(
       await yieldIfDue()
       const org = state.org(stored)
       const other = others?.get(stored.id)
-      const reason = other ? `belongs to the set "${other}"` : unsayable(state, section, stored)
+      const reason = other ? `belongs to the set "${other}"` : whyNotExportable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })
       else {
-        const object = { ...(org !== null && { org }), ...sayable(state, section, stored) }
+        const object = { ...(org !== null && { org }), ...exportableFields(state, section, stored) }
         objects.push({ order: orderOf(object), object })
       }
     }

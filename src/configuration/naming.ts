@@ -1,9 +1,9 @@
 import { hasEnded } from '../tenancy/rules.ts'
 import type { Kind, Section } from './contract.ts'
-import type { Findings } from './findings.ts'
 import { type DesiredObjectInOrg, matchObjects, type ObjectMatch, placeOf } from './matching.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import type { PlanResults } from './plan-results.ts'
 import { type DesiredObject, isExpired, namespaceOf, type References, type StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 
@@ -20,7 +20,7 @@ export class Naming {
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #isLeaving: (stored: StoredObject) => boolean
   /** What the files call each object that they mean, by its id; and the ids of those that have another name, by that. */
   readonly #names = new Map<string, string>()
@@ -31,7 +31,7 @@ export class Naming {
   /** `isLeaving`: whether the same apply deletes an object. */
   constructor(
     context: PlanContext,
-    about: { state: State; owners: Owners; found: Findings; isLeaving(stored: StoredObject): boolean },
+    about: { state: State; owners: Owners; found: PlanResults; isLeaving(stored: StoredObject): boolean },
   ) {
     this.#context = context
     this.#state = about.state
@@ -88,7 +88,7 @@ export class Naming {
 
   /** The stored object that each object of the files means, in one section; those at fault are left out. */
   async match(
-    { section, unmade, wholePartner }: Kind,
+    { section, whyNotCreated, wholePartner }: Kind,
     placed: readonly DesiredObjectInOrg[],
     on: { prune: boolean; yieldIfDue(): Promise<void> },
   ): Promise<ReadonlyMap<DesiredObject, ObjectMatch>> {
@@ -116,14 +116,14 @@ export class Naming {
     )
     this.#found.addFaults([...faults.values()])
     // What files do not make has to be there; what they let expire is let be once it has, and what ended with its organization.
-    for (const [item, { stored }] of unmade === undefined ? [] : matches) {
+    for (const [item, { stored }] of whyNotCreated === undefined ? [] : matches) {
       if (stored) continue
       matches.delete(item)
       if (isExpired(item.values, this.#context.on.now) || this.#isInEndedOrg(section, item)) continue
       const [partner] = wholePartner ? this.#state.all(section) : []
       const why = partner
         ? `is not the partner of these files, which is "${partner.key}"`
-        : `is not there, or has ended, and files make none: ${unmade}`
+        : `is not there, or has ended, and files make none: ${whyNotCreated}`
       this.#found.fault(item.path, why)
     }
     for (const { item, orgId } of placed) {

@@ -16,18 +16,18 @@ type VersionParts = {
   referred: string
 }
 
-const whole = 32
+const wholeLength = 32
 /** Enough to say where to look: the digest decides. */
-const short = 4
+const partLength = 4
 
 /** The mark of the state comes first, so that an apply may be refused before it changes anything. */
 export function versionOf({ state, digest, ends, referred }: VersionParts): string {
-  const parts = [...state.ofSections, ends, referred].map((part) => part.slice(0, short))
-  return [state.whole.slice(0, whole), digest.slice(0, whole), ...parts].join('')
+  const parts = [...state.ofSections, ends, referred].map((part) => part.slice(0, partLength))
+  return [state.whole.slice(0, wholeLength), digest.slice(0, wholeLength), ...parts].join('')
 }
 
 export const isOfState = (version: string, state: StateMark): boolean =>
-  version.startsWith(state.whole.slice(0, whole))
+  version.startsWith(state.whole.slice(0, wholeLength))
 
 /** Of the marks of the objects of a section, in any order. */
 export const sectionMarkOf = (marks: string[]): string => hash('sha256', marks.sort().join(''), 'hex')
@@ -40,7 +40,7 @@ export const stateMarkOf = (ofSections: readonly string[]): StateMark => ({
 /** The sections whose objects have moved; none where the version is of other sections. */
 export function movedSections(version: string, named: readonly Section[], state: StateMark): Section[] {
   if (!isOfSections(version, named)) return []
-  return named.filter((_, at) => partAt(version, at) !== state.ofSections[at]!.slice(0, short))
+  return named.filter((_, at) => partAt(version, at) !== state.ofSections[at]!.slice(0, partLength))
 }
 
 /** What else has moved, in words. */
@@ -51,16 +51,18 @@ export function movedBesides(
 ): string[] {
   if (!isOfSections(version, named)) return []
   return [
-    ...(partAt(version, named.length) === ends.slice(0, short) ? [] : ['what ends with the changes']),
-    ...(partAt(version, named.length + 1) === referred.slice(0, short) ? [] : ['what the files refer to']),
+    ...(partAt(version, named.length) === ends.slice(0, partLength) ? [] : ['what ends with the changes']),
+    ...(partAt(version, named.length + 1) === referred.slice(0, partLength)
+      ? []
+      : ['what the files refer to']),
   ]
 }
 
 const isOfSections = (version: string, named: readonly Section[]): boolean =>
-  version.length === 2 * whole + (named.length + 2) * short
+  version.length === 2 * wholeLength + (named.length + 2) * partLength
 
 const partAt = (version: string, at: number): string =>
-  version.slice(2 * whole + at * short, 2 * whole + (at + 1) * short)
+  version.slice(2 * wholeLength + at * partLength, 2 * wholeLength + (at + 1) * partLength)
 
 /**
  * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an

@@ -8,7 +8,6 @@ import { type AuditTrail, mayReadAudit } from './audit-trail.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
 import { Deletions } from './deletions.ts'
 import { endingsShownTo } from './endings.ts'
-import { type Failure, Findings } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
@@ -20,6 +19,7 @@ import { Naming } from './naming.ts'
 import { notComparedOf, omittedSecretsOf, withPlaceholders } from './omitted-secrets.ts'
 import { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import { type Failure, PlanResults } from './plan-results.ts'
 import {
   digestOf,
   isOfState,
@@ -54,7 +54,7 @@ export class Planner {
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #naming: Naming
   readonly #adoption: Adoption
   readonly #steps: Steps
@@ -76,7 +76,7 @@ export class Planner {
     this.#context = context
     this.#state = new State(tx, { ...context, now: context.on.now })
     this.#owners = new Owners(tx, context)
-    this.#found = new Findings(this.#state, this.#owners)
+    this.#found = new PlanResults(this.#state, this.#owners)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
     const runner = new StepRunner(tx, context, { ...about, keyLosses: this.#keyLosses })
     this.#adoption = new Adoption(tx, context, { ...about, runner })
@@ -133,9 +133,9 @@ export class Planner {
     }
     // What refers to others goes first.
     for (const section of named.toReversed()) {
-      if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
+      if (!this.#found.isHopeless()) await this.#deletions.deleteSection(kinds[section])
     }
-    if (!this.#found.isHopeless()) await this.#deletions.makeBlocked()
+    if (!this.#found.isHopeless()) await this.#deletions.retryBlocked()
     await this.#releases()
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
     await this.#keyLosses.finish()
@@ -355,7 +355,7 @@ export class Planner {
       await this.#timeSlice.yieldIfDue()
     }
     const matches = await this.#match(kind, placed)
-    for (const { stored } of matches.values()) if (stored) this.#found.keep(stored.id)
+    for (const { stored } of matches.values()) if (stored) this.#found.markDesired(stored.id)
     // Where one change allows another, as a new administrator that a former one goes, files may have them in any order.
     for (let waiting = placed; waiting.length > 0; ) {
       const failed: { one: DesiredObjectInOrg; failure: Failure }[] = []
@@ -375,7 +375,7 @@ export class Planner {
       waiting = failed.map(({ one }) => one)
     }
     for (const stored of this.#state.all(kind.section)) {
-      const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
+      const isLeft = !this.#rollback && !this.#found.isDesired(stored.id)
       if (isLeft && this.#naming.isReplaced(stored) && (await this.#adoption.mayChange(kind, stored)))
         await this.#owners.forgetName(stored)
       await this.#timeSlice.yieldIfDue()
@@ -407,12 +407,12 @@ export class Planner {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.markItemFailed(kind, item)
     this.#addResolved(item, orgId, references)
-    const adopted = found && (await this.#adoption.adopted(kind, item, found))
+    const adopted = found && (await this.#adoption.adopt(kind, item, found))
     if (found && !adopted) return
     const refused = adopted?.refused ?? null
     const isNew = found === undefined || this.#made.has(named)
     if (isNew) this.#steps.checkNeeded(kind, item)
-    if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
+    if (inTheWay) await this.#deletions.deleteEarly(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
     if (!stored) return
     if (!found) {

@@ -126,7 +126,7 @@ export class State {
   readonly #refused = new Set<string>()
   readonly #undone = new Set<string>()
   /** Ids of what refused changes and deletions let go; and of what is still referred to, as these are undone. */
-  readonly #letGo = new Set<string>()
+  readonly #dereferenced = new Set<string>()
   readonly #stillReferred = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
@@ -216,26 +216,26 @@ export class State {
   }
 
   /** What an object refers to, and would not with a change of some fields, or its deletion, that is refused. */
-  noteLetGo(
+  noteDereferenced(
     { section, record }: StoredObject,
     { changed, isDone }: { changed?: readonly string[]; isDone: boolean },
   ): void {
     for (const { name, field, refersTo } of kinds[section].fields) {
       if (refersTo === undefined || (changed && !changed.includes(name))) continue
       for (const id of [record[field] ?? []].flat().map(String)) {
-        this.#letGo.add(id)
+        this.#dereferenced.add(id)
         if (!isDone) this.#stillReferred.add(id)
       }
     }
   }
 
   /** Whether a refused change or deletion is to let an object go. */
-  isLetGo({ id }: StoredObject): boolean {
-    return this.#letGo.has(id)
+  isDereferenced({ id }: StoredObject): boolean {
+    return this.#dereferenced.has(id)
   }
 
   /** The same where it was not made in the transaction either. */
-  isStillReferred({ id }: StoredObject): boolean {
+  isStillReferenced({ id }: StoredObject): boolean {
     return this.#stillReferred.has(id)
   }
 

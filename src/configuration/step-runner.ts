@@ -8,10 +8,10 @@ import type { Db } from '../storage/open.ts'
 import { entriesFor, refusalOf } from './access.ts'
 import { type Kind, maxChanges } from './contract.ts'
 import { type Ended, type Ending, EndingWatch, onlyEnding } from './endings.ts'
-import type { Findings } from './findings.ts'
 import type { KeyLosses } from './key-losses.ts'
 import { checkMembershipFields } from './membership-fields.ts'
 import type { PlanContext } from './plan-context.ts'
+import type { PlanResults } from './plan-results.ts'
 import type { CallContext } from './ports.ts'
 import type { StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
@@ -50,13 +50,17 @@ export class StepRunner {
   readonly #tx: Db
   readonly #context: PlanContext
   readonly #state: State
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #slugs: Slugs
   readonly #keyLosses: KeyLosses
   #on: CallContext
   #scope: Scope
 
-  constructor(tx: Db, context: PlanContext, about: { state: State; found: Findings; keyLosses: KeyLosses }) {
+  constructor(
+    tx: Db,
+    context: PlanContext,
+    about: { state: State; found: PlanResults; keyLosses: KeyLosses },
+  ) {
     this.#tx = tx
     this.#context = context
     this.#state = about.state
@@ -141,9 +145,9 @@ export class StepRunner {
     } catch (error) {
       if (!(error instanceof Problem)) throw error
       const isInTheWay = rules.isConflict(error) || error.code === 'invalid_request'
-      const isStillReferred = stored !== undefined && this.#state.isStillReferred(stored)
+      const isStillReferenced = stored !== undefined && this.#state.isStillReferenced(stored)
       // Whoever plans: what goes with its organization is no change, and what is in the way may go later.
-      if (onConflict && !isStillReferred && isInTheWay) {
+      if (onConflict && !isStillReferenced && isInTheWay) {
         onConflict()
         return undefined
       }

@@ -9,9 +9,9 @@ import {
   onlyEnding,
   seenCounts,
 } from './endings.ts'
-import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { PlanContext } from './plan-context.ts'
+import type { PlanResults } from './plan-results.ts'
 import type { DesiredObject, References, StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
@@ -22,12 +22,12 @@ export class Steps {
   readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
-  readonly #found: Findings
+  readonly #found: PlanResults
   readonly #runner: StepRunner
 
   constructor(
     context: PlanContext,
-    about: { state: State; owners: Owners; found: Findings; runner: StepRunner },
+    about: { state: State; owners: Owners; found: PlanResults; runner: StepRunner },
   ) {
     this.#context = context
     this.#state = about.state
@@ -88,14 +88,15 @@ export class Steps {
         isDone: done.isDone,
       })
     if (!reply) {
-      if (done && done.refused !== null) return this.#pretend(kind, { ...kind.asMade, ...body }, { inTheWay })
+      if (done && done.refused !== null)
+        return this.#pretend(kind, { ...kind.initialValues, ...body }, { inTheWay })
       this.#found.markItemFailed(kind, item)
       return undefined
     }
     const stored = await this.#state.settle(kind.section, { reply, orgId })
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     if (done?.refused) this.#state.noteRefused(stored)
-    this.#found.keep(stored.id)
+    this.#found.markDesired(stored.id)
     this.#runner.widen(stored)
     await this.#owners.own(stored, item)
     this.#found.addApplied(stored, {
@@ -133,7 +134,7 @@ export class Steps {
       for (const { name, isMade } of kind.fields) if (isMade) delete changed[name]
     const names = Object.keys(changed)
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
-    const fixedReason = kind.unmade
+    const fixedReason = kind.whyNotCreated
       ? 'cannot be changed by a file'
       : 'cannot be changed: delete it and create another'
     for (const { name } of fixed) this.#found.fault(`${item.path}.${name}`, fixedReason)
@@ -268,7 +269,7 @@ export class Steps {
       },
     )
     if (refused !== null) {
-      this.#state.noteLetGo(stored, { changed: asked, isDone })
+      this.#state.noteDereferenced(stored, { changed: asked, isDone })
       if (isRenamed && kind.section === 'organizations') this.#state.noteRefused(stored)
     }
     if (refused !== null && !isDone) {
@@ -354,7 +355,7 @@ export class Steps {
         kind,
         stored,
         onConflict,
-        dependency: this.#state.isLetGo(stored)
+        dependency: this.#state.isDereferenced(stored)
           ? { why: 'what refers to it is to be changed or deleted first, which is refused', isThere: true }
           : undefined,
         prefix: `cannot delete "${stored.key}": `,
@@ -372,7 +373,7 @@ export class Steps {
       refused: excess ?? refused,
       isDone,
     })
-    if (refused !== null) this.#state.noteLetGo(stored, { isDone })
+    if (refused !== null) this.#state.noteDereferenced(stored, { isDone })
     if (isDone || refused !== null) this.#state.remove(kind.section, stored.id)
     if (refused !== null) return
     this.#found.addApplied(stored, {

@@ -6,7 +6,7 @@ import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { isUsableApiKey } from '../credentials/api-keys/store.ts'
 import { isLiveEnrollmentKey } from '../credentials/enrollment-keys/store.ts'
-import { isUniqueViolation } from '../storage/database-errors.ts'
+import { violatedUniqueKey } from '../storage/database-errors.ts'
 import { lockName } from '../storage/named-lock.ts'
 import type { Db } from '../storage/open.ts'
 import { readById } from '../storage/query/pages.ts'
@@ -208,7 +208,7 @@ export async function own(
     .execute()
     .catch((error: unknown) => {
       // A set of the partner and one of its organization may take it over at once.
-      throw isUniqueViolation(error)
+      throw violatedUniqueKey(error)
         ? new Problem('conflict', 'Another set has just taken it over; plan again')
         : error
     })

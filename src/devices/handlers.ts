@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts'
 import { offsetOf } from '../core/page.ts'
 import type { Instant } from '../core/time.ts'
-import { lockTenant } from '../credentials/enrollment-keys/store.ts'
+import { lockDeviceCaps } from '../credentials/enrollment-keys/store.ts'
 import { emit } from '../events/outbox.ts'
 import type { HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
@@ -105,7 +105,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
   async restore({ db, scope, params, now, note }) {
     const { orgId } = await store.getDevice(db, scope, params.id)
     // Locks the tenant first, as enrollment does: its caps hold under concurrent restores and enrollments.
-    const tenant = await lockTenant(db, orgId)
+    const tenant = await lockDeviceCaps(db, orgId)
     const device = await lockDevice(db, scope, params.id)
     const after = restore(device, now)
     await store.checkDeviceCaps(db, tenant!)

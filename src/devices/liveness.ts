@@ -26,7 +26,7 @@ const isSilent = ({ before }: Pick<LivenessCutoff, 'before'>) =>
 const isLate = ({ now }: LivenessCutoff) =>
   eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', addSeconds(now, -updateSeconds))])
 
-const isMaintained = ({ now }: LivenessCutoff) =>
+const isMaintenanceOver = ({ now }: LivenessCutoff) =>
   eb.and([eb('status', '=', 'maintenance'), eb('maintenance_until', '<=', now)])
 
 const isWatchdogSilent = ({ before }: LivenessCutoff) =>
@@ -41,7 +41,7 @@ export async function findOverdue(
   after: string,
   limit: number,
 ): Promise<{ silent: string[]; late: string[]; maintained: string[]; unwatched: string[]; next?: string }> {
-  const dues = [isSilent(due), isLate(due), isMaintained(due), isWatchdogSilent(due)]
+  const dues = [isSilent(due), isLate(due), isMaintenanceOver(due), isWatchdogSilent(due)]
   const rows = await db
     .selectFrom('devices')
     .select(['id', 'status', 'update_state', 'watchdog_status'])
@@ -146,7 +146,7 @@ export async function endMaintenance(
       maintenance_until: null,
     })
     .where('id', 'in', ids)
-    .where(isMaintained(due))
+    .where(isMaintenanceOver(due))
     .returning(statusChangeColumns)
     .execute()
 }

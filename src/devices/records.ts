@@ -14,7 +14,7 @@ import type {
   DeviceMetricsColumns,
   DeviceSoftwareRow,
 } from '../storage/schema/tables.ts'
-import { containsKey } from '../storage/search/key-matching.ts'
+import { foldedContains } from '../storage/search/key-matching.ts'
 import {
   type Device,
   type Disk,
@@ -111,7 +111,7 @@ export async function listSoftware(
   const found = db
     .selectFrom('device_software')
     .where('device_id', '=', deviceId)
-    .$if(name !== undefined, (q) => q.where(containsKey('name_key', fold(name!))))
+    .$if(name !== undefined, (q) => q.where(foldedContains('name_key', fold(name!))))
   const byName = (q: typeof found) => q.selectAll().orderBy('name_key').orderBy('position')
   return readPage(found, page, byName, (row) => softwareRows.read(row))
 }

@@ -16,7 +16,7 @@ import { countRowsOf } from '../storage/query/counts.ts'
 import { after, idStartsWith } from '../storage/query/expressions.ts'
 import { preparedInScope } from '../storage/query/prepared-in-scope.ts'
 import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
-import { containsKey } from '../storage/search/key-matching.ts'
+import { foldedContains } from '../storage/search/key-matching.ts'
 import type { Device } from './contract.ts'
 import { columns, customFields, toDevice } from './rows.ts'
 import { checkDeviceCap } from './rules.ts'
@@ -60,7 +60,9 @@ function filtered(db: Db, scope: Scope, filter: DeviceFilter) {
     )
     .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('devices.id', idPrefix!)))
     .$if(needle !== '', (q) =>
-      q.where((eb) => eb.or([containsKey('hostname_key', needle), containsKey('display_name_key', needle)])),
+      q.where((eb) =>
+        eb.or([foldedContains('hostname_key', needle), foldedContains('display_name_key', needle)]),
+      ),
     )
 }
 

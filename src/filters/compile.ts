@@ -1,7 +1,12 @@
 import { Problem } from '../core/errors.ts'
 import { snake } from '../core/snake-case.ts'
 import type { Instant } from '../core/time.ts'
-import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
+import {
+  isInByPrefix,
+  isInUnindexed,
+  jsonArrayContains,
+  type TextColumn,
+} from '../storage/search/text-comparisons.ts'
 import {
   always,
   type Comparison,
@@ -143,7 +148,7 @@ const tags: FieldCompiler = ({ operator, value }) => {
         inRow,
         'some',
         value as string[],
-        has('device_tags', isAnyOf(column, value as string[])),
+        has('device_tags', isInUnindexed(column, value as string[])),
       )
     case 'hasAll': {
       const all = hasAll('device_tags', column, value as string[], isIn(column, value as string[]))
@@ -161,7 +166,7 @@ const tags: FieldCompiler = ({ operator, value }) => {
 const softwareName = { column: 'device_software.name', key: 'device_software.name_key' }
 
 const isInstalled = (names: readonly string[]): Predicate =>
-  names.length === 0 ? never : isOneOf(softwareName, names)
+  names.length === 0 ? never : isInByPrefix(softwareName, names)
 
 const software: FieldCompiler = ({ operator, value }) => {
   switch (operator) {

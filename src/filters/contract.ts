@@ -11,7 +11,7 @@ export {
   type Field,
   FilterField,
   fields,
-  findField as fieldNamed,
+  findField,
   type Operator,
   operators,
 } from './fields/contract.ts'

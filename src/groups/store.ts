@@ -8,7 +8,7 @@ import { countFiltersOn, countRowsOf } from '../storage/query/counts.ts'
 import { contains, idStartsWith } from '../storage/query/expressions.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
-import { inScope, inSites, ownGroups } from '../storage/query/scope.ts'
+import { inScope, inSites, isScopedGroup } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceGroupRow, Tables } from '../storage/schema/tables.ts'
 import type { DeviceGroup } from './contract.ts'
@@ -43,7 +43,7 @@ const groupsIn = (db: Db, scope: Scope) => {
   return db
     .selectFrom('device_groups')
     .where(inScope(scope, 'device_groups.org_id'))
-    .where(byGroup ? ownGroups(scope, 'device_groups.id') : inSites(scope, 'device_groups.site_id'))
+    .where(byGroup ? isScopedGroup(scope, 'device_groups.id') : inSites(scope, 'device_groups.site_id'))
 }
 
 export const countGroupsIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(groupsIn(db, scope))

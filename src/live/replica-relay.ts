@@ -104,8 +104,8 @@ export class ReplicaRelay implements AgentChannels {
   /** Starts with the first connection or question: a service without agents holds no listening session. */
   async #listen(): Promise<void> {
     this.#listening ??= this.#signals.listen(channelOf(this.#self), {
-      heard: (text) => this.#receive(text),
-      missed: () => this.#catchUp().catch(this.#onError),
+      onMessage: (text) => this.#receive(text),
+      onReconnect: () => this.#catchUp().catch(this.#onError),
     })
     try {
       await this.#listening
@@ -117,7 +117,7 @@ export class ReplicaRelay implements AgentChannels {
 
   /** Whether a process is alive; the rows of a dead one are deleted. */
   async #isAlive(holder: string): Promise<boolean> {
-    if (await this.#signals.isHeard(channelOf(holder))) return true
+    if (await this.#signals.hasListener(channelOf(holder))) return true
     await this.#storage.write((tx) => store.dropLinksOf(tx, holder), { unsynced: true })
     return false
   }

@@ -12,7 +12,7 @@ type DatabaseError = {
  * Returns what was not unique, the same on both databases: `organizations.partner_id, organizations.slug`, or the
  * name of the index if it is over an expression; undefined for any other error.
  */
-export function isUniqueViolation(error: unknown): string | undefined {
+export function violatedUniqueKey(error: unknown): string | undefined {
   const { code, message = '', table, constraint, detail = '' } = databaseError(error)
   if (code === 'SQLITE_CONSTRAINT_UNIQUE' || code === 'SQLITE_CONSTRAINT_PRIMARYKEY') {
     return /^UNIQUE constraint failed: (?:index ')?(.*?)'?$/.exec(message)?.[1] ?? message
@@ -154,7 +154,7 @@ export function isOutage(error: unknown): boolean {
 export class LeaseLostError extends Error {
   constructor(name: string) {
     super(`Another process has the lease "${name}"`)
-    this.name = 'LeaseLost'
+    this.name = 'LeaseLostError'
   }
 }
 

@@ -29,12 +29,15 @@ export type PostgresSettings = {
 /** Messages between the processes that serve one database. A message without a listener is lost. */
 export type Notifications = {
   /**
-   * `heard` gets each message to the channel; `missed` reports that some may have been lost. Returns a function that
+   * `onMessage` gets each message to the channel; `onReconnect` reports that some may have been lost. Returns a function that
    * stops listening.
    */
-  listen(channel: string, on: { heard(message: string): void; missed(): void }): Promise<() => Promise<void>>
+  listen(
+    channel: string,
+    on: { onMessage(text: string): void; onReconnect(): void },
+  ): Promise<() => Promise<void>>
   /** Whether any process listens. The database itself knows, so a process that died does not count. */
-  isHeard(channel: string): Promise<boolean>
+  hasListener(channel: string): Promise<boolean>
   /** Sent when the transaction commits; fewer than 8000 bytes. */
   send(tx: Db, channel: string, message: string): Promise<void>
 }

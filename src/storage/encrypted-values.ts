@@ -31,14 +31,14 @@ export async function findUnreadable({ heavy }: Reader, cipher: Cipher): Promise
 type Reader = Pick<ReadStorage, 'heavy'>
 
 /** Number of values that no key of the ring has sealed. */
-export async function countSealedOtherwise({ heavy }: Reader, { marks }: Cipher): Promise<number> {
+export async function countEncryptedWithOtherKeys({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
   for (const one of encryptedColumns) count += await countValues(heavy, one, otherThan(marks))
   return count
 }
 
 /** Number of values that a key of the ring has sealed. */
-export async function countSealedWith({ heavy }: Reader, { marks }: Cipher): Promise<number> {
+export async function countEncryptedWith({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
   for (const one of encryptedColumns)
     count += await countValues(heavy, one, (column) => isEncryptedWith(marks, column))

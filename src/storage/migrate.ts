@@ -5,7 +5,7 @@ import { packageFile } from '../core/package-files.ts'
 import { type AnyDb, type Index, type Schema, schemaFor } from './columns.ts'
 import { createIndex } from './indexes.ts'
 import { addToLedger, createLedger, ledgerOf, readLedger } from './migration-ledger.ts'
-import { lock, unlock } from './migration-lock.ts'
+import { acquireMigrationLock, releaseMigrationLock } from './migration-lock.ts'
 import type { MigrationWait } from './migration-wait.ts'
 import { checkVersion, raiseOldestVersion } from './oldest-version.ts'
 import type { Db, Storage } from './open.ts'
@@ -161,7 +161,7 @@ async function migratePostgres(
   return watcher.connection().execute(async (db) => {
     // It pauses for at most ten seconds.
     await setConnectionTimeouts(db)
-    await lock(db, (blockers) => onWait({ migration: null, blockers }))
+    await acquireMigrationLock(db, (blockers) => onWait({ migration: null, blockers }))
     try {
       await checkVersion({ dialect: 'postgres', read: db }, version)
       await createLedger(db)
@@ -180,7 +180,7 @@ async function migratePostgres(
       return applied
     } finally {
       // The lock of a lost connection is gone as well, and the reason is what matters.
-      await unlock(db).catch(() => {})
+      await releaseMigrationLock(db).catch(() => {})
     }
   })
 }

@@ -17,7 +17,7 @@ const reportEvery = 150
  * Waits for the lock, which the connection holds until it ends. Postgres only. It asks again and again: a statement that
  * waits has a snapshot, for whose end an index that the holder builds concurrently would wait.
  */
-export async function lock(db: AnyDb, onWait: (holders: Blocker[]) => void): Promise<void> {
+export async function acquireMigrationLock(db: AnyDb, onWait: (holders: Blocker[]) => void): Promise<void> {
   for (let asked = 0; !(await tryLock(db)); asked += 1) {
     if (asked % reportEvery === 5) onWait(await holdersOf(db, lockKey))
     await sleep(askMs)
@@ -31,7 +31,7 @@ async function tryLock(db: AnyDb): Promise<boolean> {
   return rows[0]!.locked === 1
 }
 
-export async function unlock(db: AnyDb): Promise<void> {
+export async function releaseMigrationLock(db: AnyDb): Promise<void> {
   await sql`select pg_advisory_unlock(${space}, ${key})`.execute(db)
 }
 

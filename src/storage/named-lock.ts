@@ -28,6 +28,6 @@ class WaitedError extends Error {
 
   constructor(name: string) {
     super(`Another transaction had the lock of "${name}"`)
-    this.name = 'Waited'
+    this.name = 'WaitedError'
   }
 }

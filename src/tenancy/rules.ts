@@ -59,14 +59,14 @@ export function difference(
 }
 
 /** A value without what is taken for a secret in it, and that, with its place. */
-export function withoutSecrets(value: unknown): { rest: unknown; secrets: [string, unknown][] } {
+export function separateSecrets(value: unknown): { rest: unknown; secrets: [string, unknown][] } {
   if (!Array.isArray(value) && !isJsonObject(value)) return { rest: value, secrets: [] }
   const secrets: [string, unknown][] = []
   const rest: [string, unknown][] = []
   for (const [key, item] of Object.entries(value)) {
     if (!Array.isArray(value) && item !== null && isSecretName(key)) secrets.push([key, item])
     else {
-      const within = withoutSecrets(item)
+      const within = separateSecrets(item)
       rest.push([key, within.rest])
       secrets.push(...within.secrets.map(([at, one]): [string, unknown] => [JSON.stringify([key, at]), one]))
     }

@@ -24,7 +24,7 @@ const wantedEvents = z
   .describe('Event types it receives, or * for all')
 
 /** An address with something else in place of the part after the ?, which may be a credential. */
-export const withoutQuery = (url: string, shown: (query: string) => string): string =>
+export const redactQuery = (url: string, shown: (query: string) => string): string =>
   url.replace(/\?([^#]+)/s, (_, query: string) => `?${shown(query)}`)
 
 /** Placeholder in replies for a value that may be a credential. */

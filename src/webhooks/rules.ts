@@ -8,9 +8,9 @@ import {
   hiddenValue,
   type NewWebhook,
   type RetryPolicy,
+  redactQuery,
   type Webhook,
   type WebhookChange,
-  withoutQuery,
 } from './contract.ts'
 
 /** A webhook with its private fields. */
@@ -153,7 +153,7 @@ export function redactWebhook(
   }
 }
 
-const redactUrl = (url: string): string => withoutQuery(url, () => hiddenValue)
+const redactUrl = (url: string): string => redactQuery(url, () => hiddenValue)
 
 /** The changed fields, before and after; of a secret only whether one is set. */
 export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before: object; after: object } {

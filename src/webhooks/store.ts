@@ -44,7 +44,8 @@ const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webho
 type StoredWebhook = Omit<Selectable<WebhookRow>, 'deleted_at'> & { events: string }
 type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
-const placeOf = (column: EncryptedWebhookColumn, id: string) => `webhooks.${column}.${id}` as const
+const encryptionContextOf = (column: EncryptedWebhookColumn, id: string) =>
+  `webhooks.${column}.${id}` as const
 
 /** Decrypts the encrypted columns of a row. */
 export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecord {
@@ -52,7 +53,7 @@ export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecor
   const open = (column: EncryptedWebhookColumn) => {
     const sealed = row[column]
     if (sealed === null) return null
-    const plain = cipher.tryOpen(sealed, placeOf(column, row.id))
+    const plain = cipher.tryOpen(sealed, encryptionContextOf(column, row.id))
     if (plain === undefined) unreadable[column] = sealed
     return plain ?? null
   }
@@ -79,7 +80,7 @@ export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecor
 function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<Selectable<WebhookRow>, 'deleted_at'> {
   const { id } = webhook
   const seal = (column: EncryptedWebhookColumn, plain: string) =>
-    webhook.unreadable[column] ?? cipher.seal(plain, placeOf(column, id))
+    webhook.unreadable[column] ?? cipher.seal(plain, encryptionContextOf(column, id))
   const sealOrNull = (column: EncryptedWebhookColumn, plain: string | null) =>
     plain === null ? (webhook.unreadable[column] ?? null) : seal(column, plain)
   return {

@@ -197,7 +197,7 @@ inTurn((_, open) => {
     await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2'])
     // The running service emits the gathered ones every ten minutes: the same by hand.
     for (let n = 0; n < 3; n++) events.emitsNow(org.deviceId, ['hostname', 'os_version'])
-    await events.tell(storage, clock())
+    await events.write(storage, clock())
     await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2', 'till-9'])
     expect(events.size).toBe(0)
   })

@@ -88,7 +88,7 @@ inTurn((_, open) => {
     const refusal = async (parts: ReturnType<typeof partsOn>) => {
       const before = await parts.localCopies.read(org)
       const error = await takeCheckpoint(parts, org).catch((caught) => caught)
-      expect(error).toMatchObject({ name: 'ChangedHistory', code: 'audit_history_changed', status: 409 })
+      expect(error).toMatchObject({ name: 'HistoryChangedError', code: 'audit_history_changed', status: 409 })
       expect(parts.refused.at(-1)).toEqual(error.change)
       expect(await parts.localCopies.read(org)).toBe(before)
       return error.change

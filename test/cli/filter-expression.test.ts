@@ -6,8 +6,8 @@ import { isGroup, maxDepth, timeUnits } from '../../src/filters/conditions/contr
 import {
   type Condition,
   ConditionGroup,
-  fieldNamed,
   fields,
+  findField,
   type Operator,
 } from '../../src/filters/contract.ts'
 import { findFaults } from '../../src/filters/rules.ts'
@@ -184,7 +184,7 @@ describe('a condition tree', () => {
     fc.string({ unit: 'binary', minLength: 1, maxLength: 6 }),
   )
   const scalarOf = (field: string) => {
-    const type = fieldNamed(field)?.type
+    const type = findField(field)?.type
     if (type === 'number') return fc.oneof(number, word)
     if (type === 'boolean') return fc.oneof(fc.boolean(), word)
     return type === undefined ? fc.oneof(number, fc.boolean(), word) : word

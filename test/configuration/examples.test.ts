@@ -159,7 +159,7 @@ describe.skipIf(!hasOpenssl)('an example', () => {
     const { output } = await run(script, { ...acme(), ...secrets })
     const found = (JSON.parse(output) as string[]).filter((section) => section === 'organizations')
     expect(found.length).toBeGreaterThan(30)
-    const made = sections.filter((section) => kinds[section].unmade === undefined)
+    const made = sections.filter((section) => kinds[section].whyNotCreated === undefined)
     expect([...new Set(JSON.parse(output) as string[])].sort()).toEqual(made.sort())
     expect(globSync('configuration/large-partner/*/*.yaml', { cwd: folder }).length).toBeGreaterThan(5)
     expect(Object.keys(secrets).length).toBeGreaterThan(3)

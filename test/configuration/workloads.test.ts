@@ -16,10 +16,18 @@ const isOpen = ({ access }: Endpoint, to: 'organization') =>
 const permissionOf = ({ access }: Endpoint) => (access.who === 'user' && access.permission) || undefined
 
 /** Every entry that files call for objects of a kind. */
-const calledFor = ({ section, list, create, unmade, update, remove, parts = [] }: Kind): Endpoint[] => [
+const calledFor = ({
+  section,
+  list,
+  create,
+  whyNotCreated,
+  update,
+  remove,
+  parts = [],
+}: Kind): Endpoint[] => [
   ...[list, update, remove].filter((entry) => entry !== undefined),
   ...endingsOfDeletion(section).map(({ shownTo }) => shownTo),
-  ...(unmade === undefined ? [create] : []),
+  ...(whyNotCreated === undefined ? [create] : []),
   ...parts.flatMap(({ entry, shownBy }) => [entry, ...(shownBy ? [shownBy] : [])]),
 ]
 
@@ -43,7 +51,7 @@ function neededFor(kind: Kind): { plan: string[]; apply: string[] } {
 function objectOf(kind: Kind, objects: Record<string, unknown>[]): Record<string, unknown> {
   const plain = objects.find(({ role }) => role === undefined || role === 'Org Viewer')
   if (!plain) throw new Error(`addOrg() of test/world.ts makes none of ${kind.section}`)
-  if (kind.unmade !== undefined) return plain
+  if (kind.whyNotCreated !== undefined) return plain
   const needed = Object.keys(kind.needed ?? {}).map((name) => [name, null])
   return { ...plain, ...Object.fromEntries(needed), [kind.key]: `copy-of-${String(plain[kind.key])}` }
 }
@@ -101,8 +109,8 @@ inTurn((_, open) => {
       const reader = await job(reads)
       const before = await dump(service.storage)
       const planned = await reader.plan(files, adopt)
-      const about = { action: kind.unmade === undefined ? 'create' : 'adopt', section, org: 'bakery' }
-      const needed = permissionOf(kind.unmade === undefined ? kind.create : kind.update)
+      const about = { action: kind.whyNotCreated === undefined ? 'create' : 'adopt', section, org: 'bakery' }
+      const needed = permissionOf(kind.whyNotCreated === undefined ? kind.create : kind.update)
       expect(planned.changes[0]).toMatchObject({ ...about, refused: `Permission denied: ${needed}` })
       await expect(reader.apply(files, adopt, planned.version)).rejects.toMatchObject({ status: 403 })
       expect(changed(before, await dump(service.storage))).toEqual([])

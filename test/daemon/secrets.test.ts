@@ -10,8 +10,8 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { closeMoved } from '../../src/storage/copy/moved.ts'
-import { countSealedOtherwise } from '../../src/storage/encrypted-values.ts'
+import { blockWrites } from '../../src/storage/copy/moved.ts'
+import { countEncryptedWithOtherKeys } from '../../src/storage/encrypted-values.ts'
 import { Home } from '../cli/run.ts'
 import { inTurn, type Open, openMigrated } from '../databases.ts'
 import { machine } from '../devices/device-fixture.ts'
@@ -58,7 +58,7 @@ inTurn((_kind, open) => {
     const before = await stored()
     const former = createCipher([before.encryption!])
     const fill = createCipher(['no key that anybody has'])
-    const all = await countSealedOtherwise(storage, fill)
+    const all = await countEncryptedWithOtherKeys(storage, fill)
     expect(all).toBeGreaterThan(5)
     expect((await rotateSecret({}, 'APP_ENCRYPTION_KEY', { env, dryRun: true })).id).toBeNull()
     expect(await stored()).toEqual(before)
@@ -92,8 +92,8 @@ inTurn((_kind, open) => {
       locked: 0,
     })
     expect(seen.at(-1)).toBe(all)
-    expect(await countSealedOtherwise(storage, createCipher([(await stored()).encryption!]))).toBe(0)
-    expect(await countSealedOtherwise(storage, former)).toBe(all)
+    expect(await countEncryptedWithOtherKeys(storage, createCipher([(await stored()).encryption!]))).toBe(0)
+    expect(await countEncryptedWithOtherKeys(storage, former)).toBe(all)
     expect(await retire('APP_ENCRYPTION_KEY')).toMatchObject({ removed: true, neededBy: null })
     expect(await stored()).not.toHaveProperty('encryptionPrevious')
     await second.close()
@@ -134,7 +134,7 @@ inTurn((_kind, open) => {
     const { resealed, unreadable } = await resealValues({}, () => {}, env)
     expect(resealed).toBeGreaterThan(0)
     expect(unreadable).toBe(1)
-    expect(await countSealedOtherwise(storage, createCipher([(await stored()).encryption!]))).toBe(1)
+    expect(await countEncryptedWithOtherKeys(storage, createCipher([(await stored()).encryption!]))).toBe(1)
   })
 
   it('JWT_SECRET: tokens from before are accepted, and it retires when they have expired', async () => {
@@ -271,7 +271,7 @@ inTurn((_kind, open) => {
     await service.close()
     const before = await stored()
     const move = { target: 'PostgreSQL at db.example.com, database svc', at: '2026-03-01T12:00:00.000Z' }
-    await storage.write((tx) => closeMoved(tx as AnyDb, storage.dialect, move, () => false))
+    await storage.write((tx) => blockWrites(tx as AnyDb, storage.dialect, move, () => false))
     const now = new Date().toISOString()
     const all = [
       () => listSecrets({}, now, env),

@@ -197,11 +197,11 @@ const scenarios: Record<string, Scenario> = {
     const watch = new DeadLetterWatch(storage, systemClock, {
       error: (...what: unknown[]) => logged.push(what),
     } as never)
-    await watch.tell()
+    await watch.logNew()
     await add(storage, 'outbox', { chain: newId(), entry: '{"half' })
     await sealPending(storage)
-    await watch.tell()
-    await watch.tell()
+    await watch.logNew()
+    await watch.logNew()
     expect(logged).toHaveLength(1)
     expect(await watch.check()).toBe('audit_logs: 1')
     await watch.stored.refresh()
@@ -219,7 +219,7 @@ const scenarios: Record<string, Scenario> = {
         .execute(),
     )
     const secrets = await RunningSecrets.begin(on)
-    await secrets.look()
+    await secrets.poll()
     await secrets.stored.refresh()
     expect((await liveProcesses(storage.read)).map(({ pid }) => pid).sort()).toEqual([1, process.pid])
     await secrets.end()
@@ -353,7 +353,7 @@ const scenarios: Record<string, Scenario> = {
     const waiting = new AgentEventBuffer(new Limiter(limits), new Registry(), { closure: undefined })
     for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
     await failWrites(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
-    await run(waiting.tell(storage, now()))
+    await run(waiting.write(storage, now()))
     const events = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
     expect(events).toEqual([{ org_id: good.id, type: 'device.updated' }])
     expect(waiting.size).toBe(1)
@@ -496,7 +496,7 @@ const scenarios: Record<string, Scenario> = {
       timeoutMs: 1000,
       wake: () => {},
       onAttempt: () => {},
-      onSpoiled: () => {},
+      onOutcomeNotStored: () => {},
     })
     for (let n = 0; n < 10; n++) {
       await run(worker.round())

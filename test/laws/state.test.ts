@@ -5,11 +5,11 @@ import { describe, expect, it, vi } from 'vitest'
 import type { WebSocket } from 'ws'
 import { z } from 'zod'
 import { BodyBudget } from '../../daemon/body-budget.ts'
-import { AgentConnection } from '../../daemon/gateway/link.ts'
-import { AgentConnections } from '../../daemon/gateway/links.ts'
+import { ConcurrencyLimit } from '../../daemon/concurrency-limit.ts'
+import { AgentConnection } from '../../daemon/gateway/agent-connection.ts'
+import { AgentConnections } from '../../daemon/gateway/agent-connections.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { readAuditThrottle } from '../../daemon/read-audit.ts'
-import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, endpoint, entriesOf, publicAccess } from '../../src/core/endpoint.ts'
 import { defaultLimits, type LimitName, type Limits, type ProcessLimit } from '../../src/core/limits.ts'
@@ -38,13 +38,13 @@ const bounds: Record<string, string> = {
   'daemon/backup/read-archive.ts #batch': '500 rows of a backup',
   'daemon/backup/read-archive.ts #partial': '64 MiB, the longest line of a backup',
   'daemon/body-budget.ts #byCaller': 'callers with a body in flight',
-  'daemon/connection-bound.ts #byAddress': 'addresses with an open connection',
+  'daemon/connection-limit.ts #byAddress': 'addresses with an open connection',
   'daemon/database-watch.ts #counts': 'code',
   'daemon/database-watch.ts #saidUntil': 'code',
-  'daemon/gateway/link.ts #waiting': '8',
-  'daemon/gateway/link.ts #owed': '100',
-  'daemon/gateway/links.ts #byDevice': 'open connections',
-  'daemon/gateway/links.ts #asked': '10,000',
+  'daemon/gateway/agent-connection.ts #waiting': '8',
+  'daemon/gateway/agent-connection.ts #owed': '100',
+  'daemon/gateway/agent-connections.ts #byDevice': 'open connections',
+  'daemon/gateway/agent-connections.ts #asked': '10,000',
   'daemon/hourly-throttle.ts #remembered': '10,000',
   'daemon/key-meter.ts #leases': 'API keys that were used in the last minute',
   'daemon/key-meter.ts #uses': 'API keys that were used in the last minute',
@@ -71,18 +71,18 @@ const bounds: Record<string, string> = {
   'src/configuration/deletions.ts #ended': 'objects of one request',
   'src/configuration/deletions.ts #pruneCandidates': 'code',
   'src/configuration/endings.ts #watched': 'code',
-  'src/configuration/findings.ts #applied': 'objects of one request, and of its state',
-  'src/configuration/findings.ts #failed': 'objects of one request',
-  'src/configuration/findings.ts #changes': 'objects of one request, and of its state',
-  'src/configuration/findings.ts #renamedByHand': 'objects of one request',
-  'src/configuration/findings.ts #refusals': 'changes of one request',
-  'src/configuration/findings.ts #subjects': 'objects of one request, and of its state',
-  'src/configuration/findings.ts #untried': 'changes of one request',
-  'src/configuration/findings.ts #ended': 'changes of one request',
-  'src/configuration/findings.ts #ends': 'deletions of one request',
-  'src/configuration/findings.ts #faults': 'fields of one request',
-  'src/configuration/findings.ts #kept': 'objects of one request',
-  'src/configuration/findings.ts #left': '20,000 of each section, for one request',
+  'src/configuration/plan-results.ts #applied': 'objects of one request, and of its state',
+  'src/configuration/plan-results.ts #failed': 'objects of one request',
+  'src/configuration/plan-results.ts #changes': 'objects of one request, and of its state',
+  'src/configuration/plan-results.ts #renamedByHand': 'objects of one request',
+  'src/configuration/plan-results.ts #refusals': 'changes of one request',
+  'src/configuration/plan-results.ts #subjects': 'objects of one request, and of its state',
+  'src/configuration/plan-results.ts #untried': 'changes of one request',
+  'src/configuration/plan-results.ts #ended': 'changes of one request',
+  'src/configuration/plan-results.ts #ends': 'deletions of one request',
+  'src/configuration/plan-results.ts #faults': 'fields of one request',
+  'src/configuration/plan-results.ts #desired': 'objects of one request',
+  'src/configuration/plan-results.ts #left': '20,000 of each section, for one request',
   'src/configuration/key-losses.ts #before': 'API keys of the people whom one request changes',
   'src/configuration/key-losses.ts #now': 'the same',
   'src/configuration/key-losses.ts #takenBy': 'the same',
@@ -96,7 +96,7 @@ const bounds: Record<string, string> = {
   'src/configuration/planner.ts #missing': 'objects of one set',
   'src/configuration/planner.ts #referred': '20,000 of each section, for one request',
   'src/configuration/state.ts #aside': 'objects of one request',
-  'src/configuration/state.ts #letGo': 'references of the objects of one request',
+  'src/configuration/state.ts #dereferenced': 'references of the objects of one request',
   'src/configuration/state.ts #made': 'objects of one request',
   'src/configuration/state.ts #byName': '20,000 of each section, for one request',
   'src/configuration/state.ts #parts': 'code',
@@ -119,8 +119,8 @@ const bounds: Record<string, string> = {
   'src/storage/sqlite/group-commit.ts #waiting': 'work',
   'src/storage/fair-queue.ts #byGroup': 'work',
   'src/storage/fair-queue.ts #children': 'work',
-  'daemon/work-bound.ts #byDevice': 'work',
-  'daemon/work-bound.ts #byTenant': 'work',
+  'daemon/concurrency-limit.ts #byDevice': 'work',
+  'daemon/concurrency-limit.ts #byTenant': 'work',
   'src/storage/query/prepared.ts statements': 'code',
   'src/storage/patterns/characters.ts written': '1000',
   'src/storage/patterns/re2-for-postgres.ts ready': '100',

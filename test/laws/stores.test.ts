@@ -80,7 +80,7 @@ import {
   removeTrustPolicy,
   revokeWorkloads,
 } from '../../src/trust/store.ts'
-import { findForReplay, lastSequence, requestAgain } from '../../src/webhooks/deliveries/requested.ts'
+import { findForReplay, lastSequence, resendDeliveries } from '../../src/webhooks/deliveries/requested.ts'
 import {
   countDeliveries,
   getDelivery,
@@ -558,7 +558,7 @@ async function prepare(service: TestService) {
       'sendAgain',
       tenant,
       (db, scope) =>
-        requestAgain(db, scope, { webhookId, ids: [deliveryId], isActive: false, isReplay: true, now }),
+        resendDeliveries(db, scope, { webhookId, ids: [deliveryId], isActive: false, isReplay: true, now }),
     ],
     [
       'changeProvider',

@@ -11,7 +11,7 @@ it('every predicate that narrows a query to the scope of its caller is opened in
       /^export (?:function|const) (\w+)(?: =)? ?\(scope: Scope/gm,
     ),
   ].map(([, name]) => name)
-  expect(names).toEqual(expect.arrayContaining(['inScope', 'inScopeHistory', 'inTenants', 'ownGroups']))
+  expect(names).toEqual(expect.arrayContaining(['inScope', 'inScopeHistory', 'inTenants', 'isScopedGroup']))
   // The service itself and one organization of it are no caller; one group of the caller's is less than they see.
   const call = new RegExp(`\\b(?:${names.join('|')})\\(\\s*(?!systemScope|organizationScope|groupAlone)`, 'g')
   const calls = globSync('src/**/*.ts', { cwd: root, exclude: ['src/storage/**'] }).flatMap((file) =>

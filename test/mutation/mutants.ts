@@ -9,7 +9,7 @@ export type Mutant = { file: string; line: number; index: number; predicate: str
 
 /** The predicates that narrow a query to what its caller may see (src/storage/query/scope.ts). */
 const predicate =
-  /\b(inScope|inScopeHistory|organizationNamedInHistory|inTenants|inSites|inGroups|ownGroups|inPartner)\(\s*(?:ofOne\(\s*)?scope\b/g
+  /\b(inScope|inScopeHistory|inScopeHistoryUnindexed|inTenants|inSites|inGroups|isScopedGroup|inPartner)\(\s*(?:ofOne\(\s*)?scope\b/g
 
 /** Every predicate of every file outside the storage. */
 export function mutants(): Mutant[] {

@@ -157,7 +157,7 @@ inTurn((_, open) => {
           await tx.insertInto('set_aside').values(rows).execute()
         }
       })
-      await watch.tell()
+      await watch.logNew()
       await failWrites(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
       for (const action of ['poisoned', 'poisoned']) await happen(action)
       await sealPending(storage)
@@ -178,7 +178,7 @@ inTurn((_, open) => {
       const event = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
       expect(await storage.write((tx) => insertDeadLetter(tx, event))).toBeGreaterThan(0)
       expect(await list({ source: 'events' })).toHaveLength(1)
-      await watch.tell()
+      await watch.logNew()
       expect(logged).toEqual([
         [expect.objectContaining({ source: 'events' }), expect.stringContaining('svc dead-letters')],
         [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('were lost')],

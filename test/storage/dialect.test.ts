@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { fold } from '../../src/core/fold.ts'
 import { ofOne, organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
-import { isForeignKeyViolation, isUniqueViolation } from '../../src/storage/database-errors.ts'
+import { isForeignKeyViolation, violatedUniqueKey } from '../../src/storage/database-errors.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { contains, foldCase } from '../../src/storage/query/expressions.ts'
 import { forUpdate } from '../../src/storage/query/locks.ts'
@@ -191,14 +191,14 @@ onEveryEmptyDatabase((kind, open) => {
         .write((tx) =>
           sql`insert into people (id, org_id, email) values (${id}, ${org}, ${email})`.execute(tx),
         )
-        .then(() => 'added', isUniqueViolation)
+        .then(() => 'added', violatedUniqueKey)
     expect(await add('1', 'o', 'a')).toBe('added')
     expect(await add('1', 'o', 'b')).toBe('people.id')
     expect(await add('2', 'p', 'A')).toBe('people_lower')
     await storage.write((tx) => sql`drop index people_lower`.execute(tx))
     expect(await add('2', 'o', 'a')).toBe('people.org_id, people.email')
-    expect(isUniqueViolation(new Error('UNIQUE constraint failed: x.y'))).toBeUndefined()
-    expect(isUniqueViolation(undefined)).toBeUndefined()
+    expect(violatedUniqueKey(new Error('UNIQUE constraint failed: x.y'))).toBeUndefined()
+    expect(violatedUniqueKey(undefined)).toBeUndefined()
   })
 
   test('a missing parent and a parent still in use are foreign key violations', async () => {
@@ -221,7 +221,7 @@ onEveryEmptyDatabase((kind, open) => {
     ]) {
       const failure = await storage.write((tx) => statement.execute(tx)).catch((error: unknown) => error)
       expect(isForeignKeyViolation(failure)).toBe(true)
-      expect(isUniqueViolation(failure)).toBeUndefined()
+      expect(violatedUniqueKey(failure)).toBeUndefined()
     }
     expect(isForeignKeyViolation(new Error('no'))).toBe(false)
     expect(await noteIds(storage.read)).toEqual([1, 2])

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import pg from 'pg'
 import { Registry } from 'prom-client'
 import { describe, expect, it, test } from 'vitest'
-import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
+import { ConcurrencyLimit } from '../../daemon/concurrency-limit.ts'
 import {
   currentFairShareKey,
   FairQueue,

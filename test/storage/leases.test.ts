@@ -58,7 +58,7 @@ describe('a lease on Postgres', () => {
     // As it comes back: by its own clock it still has the lease.
     expect(heldBy()).toEqual([true, true, false])
     const before = await counted(storage)
-    await expect(countUp(fenced)).rejects.toMatchObject({ name: 'LeaseLost' })
+    await expect(countUp(fenced)).rejects.toMatchObject({ name: 'LeaseLostError' })
     expect(await counted(storage)).toBe(before)
     await frozen!.renew()
     expect(heldBy()).toEqual([false, true, false])

@@ -5,7 +5,7 @@ import { openStorage } from '../../src/storage/open.ts'
 
 const [, , databaseUrl, poolerUrl, folder] = process.argv
 const storage = await openStorage({ databaseUrl, poolerUrl, dataDir: '' })
-await storage.signals!.listen('held', { heard() {}, missed() {} })
+await storage.signals!.listen('held', { onMessage() {}, onReconnect() {} })
 const patient = await openStorage({ databaseUrl, dataDir: '', postgres: { statementMs: 0 } })
 const up = () => new Promise<never>(() => process.stdout.write('holds\n'))
 await migrate(patient, [{ name: '0001_waits', up }], { folder: pathToFileURL(`${folder}/`) }).catch(() => {})

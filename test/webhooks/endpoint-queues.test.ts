@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { queuedLookup } from '../../daemon/integrations/lookup.ts'
 import type { PendingDelivery } from '../../src/webhooks/deliveries/rules.ts'
-import { EndpointQueues, maxQueues } from '../../src/webhooks/worker/endpoint-queues.ts'
+import { EndpointQueues, workerLimits } from '../../src/webhooks/worker/endpoint-queues.ts'
 
 let made = 0
 const pendingDelivery = (webhookId: string, orgId: string): PendingDelivery => {
@@ -67,9 +67,9 @@ describe('the queue of deliveries', () => {
 
     const many = new EndpointQueues()
     fill(many, 'a', 200, 4)
-    expect(taken(many)).toHaveLength(maxQueues.ofOrg)
+    expect(taken(many)).toHaveLength(workerLimits.ofOrg)
     for (let org = 0; org < 12; org += 1) fill(many, `o${org}-`, 50, 4)
-    expect(taken(many)).toHaveLength(maxQueues.inAll - maxQueues.ofOrg)
+    expect(taken(many)).toHaveLength(workerLimits.inAll - workerLimits.ofOrg)
   })
 
   it('sends at most half of the total per partner, however many organizations it creates', () => {
@@ -78,13 +78,13 @@ describe('the queue of deliveries', () => {
     fill(queues, 'b', 1, 4)
     const sent = taken(queues)
     expect(sent.slice(0, 8).filter(({ orgId }) => orgId === 'b')).toHaveLength(4)
-    expect(sent).toHaveLength(maxQueues.ofPartner + 4)
+    expect(sent).toHaveLength(workerLimits.ofPartner + 4)
     expect(queues.full()).toEqual(['partner a'])
   })
 
   it('releases a queue for other webhooks of an organization or partner at its limit', () => {
     const queues = new EndpointQueues()
-    fill(queues, 'a', maxQueues.ofOrg - 1, 0)
+    fill(queues, 'a', workerLimits.ofOrg - 1, 0)
     fill(queues, 'b', 1, 64)
     const sendAll = (queue = queues.get('b0')!) => {
       for (let next = queues.next(); next; next = queues.next()) {
@@ -94,7 +94,7 @@ describe('the queue of deliveries', () => {
       return queues.yieldsToOthers(queue)
     }
     expect(sendAll()).toBe(false)
-    for (let n = 0; n < maxQueues.ofOrg - 1; n += 1) queues.add(`b-${n}`, ['partner b', 'b'])
+    for (let n = 0; n < workerLimits.ofOrg - 1; n += 1) queues.add(`b-${n}`, ['partner b', 'b'])
     expect([queues.full(), queues.yieldsToOthers(queues.get('b0')!)]).toEqual([['b'], true])
     for (let org = 0; org < 5; org += 1) fill(queues, `c${org}`, 90, 0, 'a')
     expect([queues.full(), queues.yieldsToOthers(queues.get('a0')!)]).toEqual([['partner a', 'b'], false])

@@ -1,4 +1,4 @@
-import { copyAlertRule } from '../../alerts/contract.ts'
+import { clonedMachineAlertRule } from '../../alerts/contract.ts'
 import { raiseAlert } from '../../alerts/raise.ts'
 import type { Signer } from '../../audit/checkpoints/signer.ts'
 import { deviceKeyFingerprint, devicePublicKey, isProofOf, newDeviceKey } from '../../core/device-key.ts'
@@ -7,7 +7,7 @@ import { emitUpdated } from '../../devices/events.ts'
 import type { Call, HandlersOf } from '../../handler.ts'
 import { lockStatus } from '../store.ts'
 import { agentTokenHash, checkIsCurrent, newAgentToken } from '../tokens/rules.ts'
-import { lockStanding } from '../tokens/standing.ts'
+import { lockTokenStanding } from '../tokens/standing.ts'
 import { deleteRotation, saveActiveTokens } from '../tokens/store.ts'
 import type { agentKeys as contract } from './contract.ts'
 import { clonedMachineAlert, isClonedMachine, issueChallenge, issuedAt } from './rules.ts'
@@ -25,7 +25,7 @@ export const agentKeyHandlers = (identity: Identity): HandlersOf<typeof contract
     note({ resourceId: id, resourceName: hostname })
     // The first key counts for good. A stolen token must not outlive its rotation by a key of the thief: under the lock it
     // has to be the one in use, and it replaces no key.
-    checkIsCurrent((await lockStanding(db, caller, now)).stood)
+    checkIsCurrent((await lockTokenStanding(db, caller, now)).standingChange)
     const isNew = await store.insertKey(db, id, body.publicKey, now)
     if (!isNew) note({ unchanged: true })
     if ((await store.findKey(db, id)) !== body.publicKey) {
@@ -88,7 +88,7 @@ async function recover(
   if (
     last &&
     isClonedMachine(last, now) &&
-    !(await store.hasClonedMachineAlert(db, device.id, copyAlertRule, now))
+    !(await store.hasClonedMachineAlert(db, device.id, clonedMachineAlertRule, now))
   )
     await raiseAlert(db, clonedMachineAlert(device), now)
   return { authToken: tokens.agent, watchdogAuthToken: tokens.watchdog }

@@ -1,4 +1,4 @@
-import { copyAlertRule } from '../../alerts/contract.ts'
+import { clonedMachineAlertRule } from '../../alerts/contract.ts'
 import { randomBytes } from '../../core/random.ts'
 import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
@@ -66,7 +66,7 @@ export const clonedMachineAlert = ({
 }) => ({
   orgId: org_id,
   deviceId: id,
-  ruleId: copyAlertRule,
+  ruleId: clonedMachineAlertRule,
   severity: 'high' as const,
   context: null,
   title: truncateStorable(`${hostname} seems to run twice: two machines use its key`, 500),

@@ -1,7 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import type { Instant } from '../../core/time.ts'
-import { isUniqueViolation } from '../../storage/database-errors.ts'
+import { violatedUniqueKey } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { forShare, forUpdate } from '../../storage/query/locks.ts'
 import { readPage } from '../../storage/query/pages.ts'
@@ -107,7 +107,7 @@ export async function insertRollout(db: Db, rollout: RolloutRecord): Promise<voi
     await db.insertInto('agent_rollouts').values(rowOf(rollout)).execute()
   } catch (error) {
     // Another rollout was started concurrently.
-    throw isUniqueViolation(error) ? new Problem('rollout_in_progress') : error
+    throw violatedUniqueKey(error) ? new Problem('rollout_in_progress') : error
   }
 }
 

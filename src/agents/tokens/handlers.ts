@@ -1,14 +1,14 @@
 import type { HandlersOf } from '../../handler.ts'
 import type * as contract from './contract.ts'
 import { checkIsCurrent, checkMayConfirm, confirmRotation, newAgentToken, stageRotation } from './rules.ts'
-import { lockStanding } from './standing.ts'
+import { lockTokenStanding } from './standing.ts'
 import * as store from './store.ts'
 
 export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
   async rotate({ db, caller, now, note }) {
     note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
-    const { tokens: before, stood } = await lockStanding(db, caller, now)
-    checkIsCurrent(stood)
+    const { tokens: before, standingChange } = await lockTokenStanding(db, caller, now)
+    checkIsCurrent(standingChange)
     const tokens = { agent: newAgentToken(), watchdog: newAgentToken() }
     const next = stageRotation(before, tokens, now)
     await store.saveRotation(db, caller.deviceId, next)
@@ -24,8 +24,8 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
 
   async confirm({ db, caller, now, note }) {
     note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
-    const { tokens, stood } = await lockStanding(db, caller, now)
-    if (checkMayConfirm(stood, tokens, now) === 'done') {
+    const { tokens, standingChange } = await lockTokenStanding(db, caller, now)
+    if (checkMayConfirm(standingChange, tokens, now) === 'done') {
       note({ unchanged: true })
       return { success: true }
     }

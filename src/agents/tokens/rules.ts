@@ -117,11 +117,11 @@ export function checkIsCurrent({ now }: StandingChange): void {
  * rotation_unresolvable
  */
 export function checkMayConfirm(
-  stood: StandingChange,
+  standingChange: StandingChange,
   tokens: ActiveTokens & Rotation,
   now: Instant,
 ): 'confirm' | 'done' {
-  switch (stood.now) {
+  switch (standingChange.now) {
     case 'pending':
       return 'confirm'
     case 'lapsed':
@@ -134,6 +134,6 @@ export function checkMayConfirm(
       return 'done'
     }
     default:
-      throw new Problem(stood.before === 'pending' ? 'rotation_conflict' : 'rotation_unresolvable')
+      throw new Problem(standingChange.before === 'pending' ? 'rotation_conflict' : 'rotation_unresolvable')
   }
 }

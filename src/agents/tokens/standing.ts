@@ -6,12 +6,12 @@ import { matchToken, type StandingChange } from './rules.ts'
 import { lockTokens } from './store.ts'
 
 /** Locks and reads the tokens again: a concurrent request may have changed them since authentication. */
-export async function lockStanding(
+export async function lockTokenStanding(
   db: Db,
   { deviceId, tokenHash, standing }: AgentCaller,
   now: Instant,
-): Promise<{ tokens: NonNullable<Awaited<ReturnType<typeof lockTokens>>>; stood: StandingChange }> {
+): Promise<{ tokens: NonNullable<Awaited<ReturnType<typeof lockTokens>>>; standingChange: StandingChange }> {
   const tokens = await lockTokens(db, deviceId)
   if (!tokens) throw new Problem('invalid_agent_credentials')
-  return { tokens, stood: { before: standing, now: matchToken(tokens, tokenHash, now)?.standing } }
+  return { tokens, standingChange: { before: standing, now: matchToken(tokens, tokenHash, now)?.standing } }
 }

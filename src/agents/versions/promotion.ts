@@ -73,15 +73,15 @@ export async function applyPromotion(
   if (builds.length === 0) throw new Problem('not_found', `${version} has no ${component}`)
   const promotion = promotionOf(builds, await store.listPromoted(db), { anew })
   // Rollouts concern the agent only, not its helper.
-  if (promotion.promoted.some((build) => build.component === 'agent')) await endCurrentRollout(db, now)
+  if (promotion.promoted.some((build) => build.component === 'agent')) await clearCurrentRollout(db, now)
   // Demotes first: only one build may be offered per platform.
   await store.setPromoted(db, promotion.demoted, null)
   await store.setPromoted(db, promotion.promoted, now)
   return promotion
 }
 
-/** The current rollout stops determining versions. @throws rollout_in_progress */
-export async function endCurrentRollout(db: Db, now: Instant): Promise<void> {
+/** Makes an ended rollout no longer current, so that it holds no device at its version. @throws rollout_in_progress */
+export async function clearCurrentRollout(db: Db, now: Instant): Promise<void> {
   const rollout = await store.findCurrentRollout(db)
   if (!rollout) return
   if (openStates.includes(rollout.status)) {
@@ -91,5 +91,5 @@ export async function endCurrentRollout(db: Db, now: Instant): Promise<void> {
       { details: { rolloutId: rollout.id, version: rollout.version, status: rollout.status } },
     )
   }
-  await store.endRolloutHold(db, rollout.id, now)
+  await store.unsetCurrentRollout(db, rollout.id, now)
 }

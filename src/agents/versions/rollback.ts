@@ -5,7 +5,7 @@ import { isActive, type RolloutRecord } from '../rollouts/rules.ts'
 import { findActiveRollout, lockRollout } from '../rollouts/store.ts'
 import { abortRollout } from '../rollouts/transitions.ts'
 import type { Architecture, Component, Platform } from './manifest.ts'
-import { endCurrentRollout, matchesComponent } from './promotion.ts'
+import { clearCurrentRollout, matchesComponent } from './promotion.ts'
 import { checkMinimumVersion, type Promotion, promotionOf } from './rules.ts'
 import { isNewer } from './semver.ts'
 import * as store from './store.ts'
@@ -65,6 +65,6 @@ async function endNewer(
 ): Promise<RolloutRecord | undefined> {
   const isEnded = rollout !== undefined && isActive(rollout) && isNewer(rollout.version, version)
   if (isEnded) await abortRollout(db, rollout, `Rolled back to ${version} by ${by}`, now)
-  await endCurrentRollout(db, now)
+  await clearCurrentRollout(db, now)
   return isEnded ? rollout : undefined
 }

@@ -142,7 +142,7 @@ export const findCurrentRollout = (
     .executeTakeFirst()
 
 /** The rollout is no longer current. */
-export async function endRolloutHold(db: Db, rolloutId: string, now: Instant): Promise<void> {
+export async function unsetCurrentRollout(db: Db, rolloutId: string, now: Instant): Promise<void> {
   await db
     .updateTable('agent_rollouts')
     .set({ is_current: 0, updated_at: now })

@@ -10,7 +10,7 @@ import { chainLines } from '../store.ts'
 import { ChainVerifier } from '../verifier/verifier.ts'
 import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
 import { HistoryChangedError } from './history-changed.ts'
-import { type CheckpointDependencies, explanationFor, takeCheckpoint } from './jobs.ts'
+import { type CheckpointDependencies, findExplainingRestore, takeCheckpoint } from './jobs.ts'
 import { findPostdated } from './postdated.ts'
 import type { Pause } from './sliced.ts'
 import { findLastCheckpoint } from './store.ts'
@@ -78,7 +78,7 @@ async function verifyAll(
   const stored = opened((await findLastCheckpoint(storage.read, chain))?.note)
   const signed = [...stored]
   for (const copy of opened(await localCopies.read(chain))) {
-    if ((await explanationFor(deps, chain, copy)) === undefined) signed.push(copy)
+    if ((await findExplainingRestore(deps, chain, copy)) === undefined) signed.push(copy)
   }
   await sealPendingFor(storage, systemScope, chain)
   // Before anything is signed anew, which would replace the time.

@@ -3,7 +3,12 @@ import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
 import type { Db } from '../../storage/open.ts'
 import { claimChains, endClaims, listUnsignedChains, postponeChains } from './claims.ts'
 import { HistoryChangedError } from './history-changed.ts'
-import { type CheckpointDependencies, copyOutside, type SignedChain, signRecordingRefusal } from './jobs.ts'
+import {
+  type CheckpointDependencies,
+  type SignedChain,
+  signRecordingRefusal,
+  writeLocalCopy,
+} from './jobs.ts'
 import { insertCheckpoint } from './store.ts'
 
 /** Chains whose checkpoints one transaction stores. */
@@ -78,7 +83,7 @@ async function signBatch(
   }
   for (const one of done.flat()) {
     try {
-      await copyOutside(deps, one.chain, one)
+      await writeLocalCopy(deps, one.chain, one)
     } catch (error) {
       failures.push(error)
     }

@@ -22,7 +22,7 @@ export class HistoryChangedError extends Problem {
   constructor(change: HistoryChange) {
     const { chain: _, ...details } = change
     super('audit_history_changed', change.why, { details })
-    this.name = 'ChangedHistory'
+    this.name = 'HistoryChangedError'
     this.change = change
   }
 }

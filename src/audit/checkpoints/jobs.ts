@@ -11,7 +11,7 @@ import { type ChainState, extendTree, findStoredEntry, isLastLeaf } from './exte
 import { type HistoryChange, HistoryChangedError } from './history-changed.ts'
 import type { LocalCopies } from './local-copies.ts'
 import { isPlausibleTime } from './postdated.ts'
-import { explanationOf, type Restored } from './restored.ts'
+import { type Restored, selectExplainingRestore } from './restored.ts'
 import type { Signer } from './signer.ts'
 import {
   findLastCheckpoint,
@@ -50,7 +50,7 @@ export async function takeCheckpoint(deps: CheckpointDependencies, chain: string
   if (!isNew) return taken
   const { note, checkpoint } = taken
   await deps.storage.write((tx) => insertCheckpoint(tx, chain, checkpoint.head.seq, note, checkpoint.time))
-  await copyOutside(deps, chain, signed)
+  await writeLocalCopy(deps, chain, signed)
   return taken
 }
 
@@ -72,20 +72,20 @@ export type SignedChain = {
   taken: TakenCheckpoint
   isNew: boolean
   /** The local copy, if a restore lost what it is about: the new one replaces it, even one of fewer entries. */
-  givenUp?: string | undefined
+  supersededCopy?: string | undefined
 }
 
 /**
  * After it was stored: a crash in between leaves the older note outside the database; the chain is a continuation of that
  * one as well.
  */
-export async function copyOutside(
+export async function writeLocalCopy(
   { localCopies }: CheckpointDependencies,
   chain: string,
-  { taken: { note, checkpoint }, givenUp }: SignedChain,
+  { taken: { note, checkpoint }, supersededCopy }: SignedChain,
 ): Promise<void> {
   const local = await localCopies.read(chain)
-  const isOutdated = local === undefined || local === givenUp
+  const isOutdated = local === undefined || local === supersededCopy
   if (isOutdated || parseOwnCheckpoint(chain, local).head.seq <= checkpoint.head.seq)
     await localCopies.write(chain, note)
 }
@@ -141,7 +141,7 @@ async function verifyAndSign(
   const last = (await findLastCheckpoint(read, chain))?.note
   const outside = await localCopies.read(chain)
   const copy = outside === undefined ? undefined : parseOwnCheckpoint(chain, outside)
-  const lost = copy && (await explanationFor({ storage, signer }, chain, copy))
+  const lost = copy && (await findExplainingRestore({ storage, signer }, chain, copy))
   const kept = lost === undefined ? outside : undefined
   const signed = [last, kept].flatMap((note) => note ?? []).map((note) => parseOwnCheckpoint(chain, note))
   const size = await treeSize(read, chain)
@@ -184,12 +184,12 @@ async function verifyAndSign(
     }
   }
   const checkpoint: Checkpoint = { orgId: orgOfChain(chain), kind: 'checkpoint', head, root, time: now }
-  const givenUp = lost && outside
-  return { taken: { note: signer.sign(checkpoint), checkpoint }, isNew: true, givenUp }
+  const supersededCopy = lost && outside
+  return { taken: { note: signer.sign(checkpoint), checkpoint }, isNew: true, supersededCopy }
 }
 
 /** The restore that lost what this local copy is about; undefined without one. */
-export async function explanationFor(
+export async function findExplainingRestore(
   { storage, signer }: Pick<CheckpointDependencies, 'storage' | 'signer'>,
   chain: string,
   copy: Checkpoint,
@@ -198,7 +198,7 @@ export async function explanationFor(
   const notes = await listRestored(read, chain)
   if (notes.length === 0 || copy.orgId !== orgOfChain(chain)) return undefined
   const trusted = await signer.trusted()
-  return explanationOf(notes, copy, trusted, async ({ head, time }) => {
+  return selectExplainingRestore(notes, copy, trusted, async ({ head, time }) => {
     const entry = await findStoredEntry(read, chain, head.seq)
     if (typeof entry !== 'string') return entry.checksum === head.checksum
     // An entry that is not there proves nothing, unless the service signed that it was removed: since the restore, or as

@@ -79,7 +79,7 @@ export const explains = (
  * The restore that explains why a chain contradicts this checkpoint of it; undefined without one that a trusted key signed.
  * `goesOn`: whether the chain goes on from the end of the backup.
  */
-export async function explanationOf(
+export async function selectExplainingRestore(
   notes: readonly string[],
   { orgId, head, time }: Checkpoint,
   trusted: readonly Buffer[],

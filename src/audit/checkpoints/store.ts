@@ -18,7 +18,7 @@ const hashSize = 32
 export class MissingTileError extends Error {
   constructor(chain: string, level: number, idx: number) {
     super(`The tree of chain ${chain} has no tile ${level}/${idx} of that size`)
-    this.name = 'MissingTile'
+    this.name = 'MissingTileError'
   }
 }
 

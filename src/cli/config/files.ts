@@ -8,12 +8,12 @@ import { usageError } from '../exit-codes.ts'
 import { decodeUtf8 } from '../utf8.ts'
 import type { FileFault, Source } from './source.ts'
 import type { SubstitutedText } from './variable-masking.ts'
-import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './variables.ts'
+import { hasVariable, isWithin, readBounded, substituteVariables, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
 /** A field that is left out, with the variables that could not be read. */
-export type LeftOut = { section: Section; object: number; field: string; variables: string[] }
+export type OmittedField = { section: Section; object: number; field: string; variables: string[] }
 
 /** What several files say together. */
 export type Configuration = {
@@ -23,7 +23,7 @@ export type Configuration = {
   /** The texts that variables were part of. */
   substituted: SubstitutedText[]
   /** Fields that the document goes without, as their secrets are not at hand. */
-  leftOut: LeftOut[]
+  leftOut: OmittedField[]
   /** Where a path of the request stands. */
   placeOf(path: string): Omit<FileFault, 'message'> | undefined
 }
@@ -55,7 +55,7 @@ export async function readConfiguration(
     sources.push(source)
   }
   if (broken.length > 0) throw faultsError(broken)
-  return together(sources, new VariableSource(allowed), withoutSecrets)
+  return mergeSources(sources, new VariableSource(allowed), withoutSecrets)
 }
 
 export type ReadFlags = { env?: readonly string[] | undefined; 'without-secrets'?: boolean | undefined }
@@ -117,7 +117,7 @@ function filesAt(path: string): (Found | Unread)[] {
   return found.length > maxFiles ? [{ fault: `There are more than ${maxFiles} files in ${path}` }] : found
 }
 
-function together(
+function mergeSources(
   sources: readonly Source[],
   variables: VariableSource,
   withoutSecrets: boolean,
@@ -125,7 +125,7 @@ function together(
   const document: Objects = {}
   const faults: FileFault[] = []
   const substituted: SubstitutedText[] = []
-  const leftOut: LeftOut[] = []
+  const leftOut: OmittedField[] = []
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {
     const fault = (path: readonly (string | number)[], message: string) =>
@@ -161,7 +161,7 @@ function together(
             `holds a secret in clear: write \${env:NAME} or \${file:PATH} in its place`,
           )
         const unread = new Map<string, Set<string>>()
-        const filled = fillIn(object, [section, index], {
+        const filled = substituteVariables(object, [section, index], {
           file: source.file,
           source: variables,
           fault,

@@ -14,16 +14,16 @@ import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
 import { exitOnLostOutput } from '../run-and-exit.ts'
+import { checkPlanAllowed } from './check-plan-allowed.ts'
 import {
   type Configuration,
   faultsError,
-  type LeftOut,
   nameAt,
+  type OmittedField,
   readConfiguration,
   readMergedFile,
 } from './files.ts'
 import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
-import { checkNothingRefused } from './refused.ts'
 import type { FileFault } from './source.ts'
 import { type SubstitutedText, VariableMasker } from './variable-masking.ts'
 import { escapeVariables } from './variables.ts'
@@ -80,7 +80,7 @@ async function ask(
 }
 
 /** With the variables that could not be read. */
-function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly LeftOut[]): ShownPlan {
+function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly OmittedField[]): ShownPlan {
   if (!notCompared) return plan
   return {
     ...plan,
@@ -197,7 +197,7 @@ export async function applyFiles(
     return
   }
   // A saved plan may be of somebody who may do less.
-  if (flags.plan === undefined) checkNothingRefused(plan)
+  if (flags.plan === undefined) checkPlanAllowed(plan)
   printTarget(session.settings)
   await confirmOrThrow(`Apply to ${plan.set}: ${totalsText(plan)}?`, {
     // What the files call an object is nobody's but their own.

@@ -48,11 +48,11 @@ export function escapeVariables(value: unknown): unknown {
 }
 
 /** Replaces `${env:NAME}` and `${file:PATH}` in every text of a value. */
-export function fillIn(value: unknown, path: Path, filling: Filling): unknown {
-  if (Array.isArray(value)) return value.map((item, at) => fillIn(item, [...path, at], filling))
+export function substituteVariables(value: unknown, path: Path, filling: Filling): unknown {
+  if (Array.isArray(value)) return value.map((item, at) => substituteVariables(item, [...path, at], filling))
   if (isJsonObject(value))
     return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, fillIn(item, [...path, key], filling)]),
+      Object.entries(value).map(([key, item]) => [key, substituteVariables(item, [...path, key], filling)]),
     )
   if (typeof value !== 'string') return value
   const variables: Variable[] = []
@@ -75,7 +75,7 @@ export function fillIn(value: unknown, path: Path, filling: Filling): unknown {
 type Read = { text: string } | { fault: string; isAbsent?: boolean }
 
 /** Names of the environment that any file may read. */
-const open = 'SVC_CONFIG_'
+const allowedPrefix = 'SVC_CONFIG_'
 const maxFileBytes = 1024 * 1024
 /** More cannot be sent. A small file could name a large one any number of times. */
 const maxTotalBytes = configuration.plan.maxBody ?? 4 * maxFileBytes
@@ -104,9 +104,9 @@ export class VariableSource {
 
   #variable(name: string): Read {
     const shown = escapeToOneLine(name)
-    if (!name.startsWith(open) && !this.#allowed.has(name))
+    if (!name.startsWith(allowedPrefix) && !this.#allowed.has(name))
       return {
-        fault: `the variable ${shown} is closed to files: call it ${open}${shown}, or allow it with --env ${shown}`,
+        fault: `the variable ${shown} is closed to files: call it ${allowedPrefix}${shown}, or allow it with --env ${shown}`,
       }
     const text = process.env[name]
     if (text === undefined) return { fault: `the variable ${shown} is not set`, isAbsent: true }

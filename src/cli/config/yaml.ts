@@ -20,7 +20,7 @@ import { usageError } from '../exit-codes.ts'
 import { faultsError } from './files.ts'
 import type { FileFault } from './source.ts'
 import { isMergeKey, Source } from './source.ts'
-import { fillIn, hasVariable, VariableSource } from './variables.ts'
+import { hasVariable, substituteVariables, VariableSource } from './variables.ts'
 
 type Exported = z.output<typeof configuration.export.reply>
 type Values = Record<string, unknown>
@@ -33,7 +33,7 @@ export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' 
   const file = new Document(document)
   const left = uncovered.map(({ what, reason }) => ` - ${what}: ${reason}`)
   file.commentBefore = [' Not covered:', ...left].join('\n')
-  return written(file)
+  return toYaml(file)
 }
 
 /**
@@ -42,7 +42,7 @@ export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' 
  */
 const isQuoted = (text: string): boolean => text === '<<' || !hasNoControls(text) || /^[ \n]*$/.test(text)
 
-function written(file: Document): string {
+function toYaml(file: Document): string {
   // The library would write a text "<<" as a merge key.
   file.schema.tags = file.schema.tags.filter(({ tag }) => tag !== 'tag:yaml.org,2002:merge')
   visit(file, {
@@ -117,7 +117,7 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
         faults.push({ file, ...source.placeOf([section, at, field]), message })
       const identity = identityOf(section, map, source)
       const found = faults.length
-      const filled = fillIn(identity, [section, at], {
+      const filled = substituteVariables(identity, [section, at], {
         file,
         source: variables,
         fault: ([, , field = ''], message) => fault(field, message),
@@ -157,7 +157,7 @@ export function mergedYaml({ file, text, document: present, skipped, allowed }: 
   }
   if (faults.length > 0) throw faultsError(faults)
   checkAnchors(source)
-  return { text: written(document), kept }
+  return { text: toYaml(document), kept }
 }
 
 /** In the order of the file: an alias is compared after what it stands for has changed. */

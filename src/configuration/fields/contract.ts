@@ -74,7 +74,7 @@ const guardOf = (schema: z.ZodType): Guard | undefined =>
 
 /** Derived from the endpoints that create and change it: a field that is added there is added here. */
 function fieldsOf(kind: KindEntries): FileField[] {
-  const { create, update, spelled, omitted, parts = [], guarded = {}, called = {} } = kind
+  const { create, update, spelled, omitted, parts = [], guarded = {}, fileNames = {} } = kind
   const ofParts = Object.fromEntries(
     parts.map(({ entry, field, isBody }) => [field, isBody ? unwrap(entry.body!) : shapeOf(entry)[field]!]),
   )
@@ -98,7 +98,7 @@ function fieldsOf(kind: KindEntries): FileField[] {
       const named = isList ? objectNames : objectName
       const reference = isNullable ? named.nullable() : named
       return {
-        name: called[field] ?? (refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2')),
+        name: fileNames[field] ?? (refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2')),
         field,
         schema: spelled[field]?.schema ?? (refersTo === undefined ? value : reference),
         description: spelled[field]?.schema.description ?? description,
@@ -178,8 +178,8 @@ export const uncoveredBy = (some: readonly Section[]): { what: string; reason: s
     reason: 'devices come and go: svc devices maintenance; that of an organization is in its settings',
   },
   ...some.flatMap((section) => {
-    const { unmade } = entries[section]
-    return unmade === undefined ? [] : [{ what: `new ${section}`, reason: unmade }]
+    const { whyNotCreated } = entries[section]
+    return whyNotCreated === undefined ? [] : [{ what: `new ${section}`, reason: whyNotCreated }]
   }),
   ...some.flatMap((section) =>
     Object.entries(entries[section].omitted).map(([field, reason]) => ({

@@ -1,5 +1,5 @@
 import { isJsonObject } from '../../core/json.ts'
-import { withoutSecrets } from '../../tenancy/rules.ts'
+import { separateSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
 import { addCounts, type Counts } from '../endings.ts'
 import { canonical, type Ids, secretFields, type Values } from '../rules.ts'
@@ -97,7 +97,7 @@ export function storableValues(
 
 /** A value without what is taken for a secret in it: in free objects. */
 export const withoutFreeSecrets = ({ fields }: Kind, name: string, value: unknown) =>
-  fields.find((field) => field.name === name)?.isFree ? withoutSecrets(value) : { rest: value, secrets: [] }
+  fields.find((field) => field.name === name)?.isFree ? separateSecrets(value) : { rest: value, secrets: [] }
 
 /** What may be kept of some fields, and the secrets in objects of which the rest is kept. */
 function keptOf(kind: Kind, values: Values | null) {
@@ -119,7 +119,7 @@ function keptOf(kind: Kind, values: Values | null) {
 
 /** A merge patch replaces a list as a whole (RFC 7396), and with it the secrets that are not kept. */
 function hasListWithSecrets(value: unknown): boolean {
-  if (Array.isArray(value)) return withoutSecrets(value).secrets.length > 0
+  if (Array.isArray(value)) return separateSecrets(value).secrets.length > 0
   return isJsonObject(value) && Object.values(value).some(hasListWithSecrets)
 }
 

@@ -1,6 +1,6 @@
 import { type Fault, Problem } from '../../core/errors.ts'
 import { kinds, type Section, sections } from '../contract.ts'
-import type { EndingCount } from '../findings.ts'
+import type { EndingCount } from '../plan-results.ts'
 import * as rules from '../rules.ts'
 import type { State } from '../state.ts'
 import type { AppliedChange } from './applied-changes.ts'
@@ -78,14 +78,14 @@ export function checkNoConflicts(conflicts: readonly string[], unseen = 0): void
 }
 
 /** What bounds every plan, and is not about an object. */
-const bounds = ['body.document', 'body.pruneLimit']
+const boundPaths = ['body.document', 'body.pruneLimit']
 
 /**
  * There is no file whose fault it could be that an object cannot be as it was.
  * @throws conflict for that, and for a bound what a plan of files throws
  */
 export function checkNoFaults(faults: readonly Fault[]): void {
-  const ofObjects = faults.filter(({ path }) => !bounds.includes(path))
+  const ofObjects = faults.filter(({ path }) => !boundPaths.includes(path))
   if (ofObjects.length > 0) throw refusal('', [...new Set(ofObjects.map(faultText))])
   rules.checkNoFaults(faults)
 }

@@ -75,9 +75,9 @@ export function rollbackOf(
       if (others.some((other) => !leaving.has(other.id))) conflicts.push(`${name} is there again`)
       else if (!isRestored(one)) lose(`is not made again, as ${whyLost(one)}`)
       else {
-        const { madeAgain }: Kind = kinds[section]
+        const { valuesToRecreate }: Kind = kinds[section]
         const values = named(one, nameOf)
-        put({ ...(org !== null && { org }), ...(madeAgain?.(values) ?? values) })
+        put({ ...(org !== null && { org }), ...(valuesToRecreate?.(values) ?? values) })
         if (one.withheld.length > 0)
           lose(`is made again without the secrets in its ${one.withheld.join(', ')}`)
         const ended = onlyEnding(addCounts([one.ends, madeAgainIn(one, all)]))
@@ -143,7 +143,7 @@ const isDeletion = ({ action }: AppliedChange): boolean => action === 'delete' |
 /** Whether an object that was deleted is made again: not if it would be something else than it was. */
 const isRestored = (one: AppliedChange): boolean =>
   isDeletion(one) &&
-  kinds[one.section].unmade === undefined &&
+  kinds[one.section].whyNotCreated === undefined &&
   one.notMadeAgain === undefined &&
   one.withheld.every(
     (name) => Object.hasOwn(one.before ?? {}, name) && kinds[one.section].merged.includes(name),
@@ -169,7 +169,7 @@ function madeAgainIn({ section, id }: AppliedChange, all: readonly AppliedChange
 }
 
 const whyLost = ({ section, withheld, notMadeAgain }: AppliedChange): string =>
-  kinds[section].unmade ?? notMadeAgain ?? `its ${withheld.join(', ')} is kept nowhere`
+  kinds[section].whyNotCreated ?? notMadeAgain ?? `its ${withheld.join(', ')} is kept nowhere`
 
 /** What the former values name that is neither there nor made again, whatever has its name today. */
 function missingReferences(

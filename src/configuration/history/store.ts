@@ -95,7 +95,7 @@ export async function getApply(
   }
 }
 
-const placeOf = (id: string) => `config_changes.content.${id}` as const
+const encryptionContextOf = (id: string) => `config_changes.content.${id}` as const
 
 /** What an apply did, in its order. @throws conflict when its values cannot be opened */
 export async function changesOf(
@@ -130,7 +130,7 @@ async function openedChanges(
     .execute()
   const applied: AppliedChange[] = []
   for (const { id, content } of rows) {
-    const text = cipher.tryOpen(content!, placeOf(id))
+    const text = cipher.tryOpen(content!, encryptionContextOf(id))
     if (text === undefined) return { applied, isWhole: false }
     applied.push(JSON.parse(text) as AppliedChange)
     if (applied.length % atOnce === 0) await setImmediate()
@@ -210,7 +210,7 @@ export async function insertApply(
     .execute()
   for (const [position, { section, action, orgId }] of applied.entries()) {
     const row = newId()
-    const content = texts ? cipher.seal(texts[position]!, placeOf(row)) : null
+    const content = texts ? cipher.seal(texts[position]!, encryptionContextOf(row)) : null
     const about = { section, action, org_id: orgId }
     await db
       .insertInto('config_changes')

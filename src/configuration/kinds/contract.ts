@@ -13,7 +13,7 @@ import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
-import { defaultRetryPolicy, webhooks, withoutQuery } from '../../webhooks/contract.ts'
+import { defaultRetryPolicy, redactQuery, webhooks } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
@@ -71,7 +71,7 @@ export type KindEntries = {
   list: Endpoint
   create: Endpoint
   /** Why files make none: they take over what there is. */
-  unmade?: string
+  whyNotCreated?: string
   update: Endpoint
   /** undefined: files delete none, and what they do not have any more belongs to no set. */
   remove?: Endpoint
@@ -95,25 +95,25 @@ export type KindEntries = {
     query: { orgId?: string | undefined; partnerId?: string | undefined }
   }
   /** The values with which an object is made again, where no endpoint makes it with those that it had. */
-  madeAgain?(values: RecordValues): Record<string, unknown>
+  valuesToRecreate?(values: RecordValues): Record<string, unknown>
   /** Why an object that was deleted is not made again; undefined: it is. */
-  notMadeAgain?(record: RecordValues): string | undefined
+  whyNotRecreated?(record: RecordValues): string | undefined
   /** The body of a change that changes nothing; its name, if not otherwise. */
   unchanged?(record: RecordValues): Record<string, unknown>
   /** Names of fields in a file, where they are not made from those of the endpoints. */
-  called?: Readonly<Record<string, string>>
+  fileNames?: Readonly<Record<string, string>>
   /** A field may decide others, as a preset does: a change says all that a file names, and what else has changed is a part of it. */
   decides?: boolean
   /** What the values that a change asks for decide, in the form of a file, where a plan does not try it; undefined: it has none. */
   decided?(asked: Readonly<Record<string, unknown>>): Record<string, unknown>
   /** Its update knows who may change it before it finds fault with what is stored, such as a secret that no key opens. */
-  refusesFirst?: boolean
+  checksAccessFirst?: boolean
   /** Fields whose change the audit log records under another name. */
   recorded?: Readonly<Record<string, string>>
   /** Fields for what is made, which are let be afterwards. */
   initial?: readonly string[]
   /** What is made has these values of fields that only a change sets. */
-  asMade?: Readonly<Record<string, unknown>>
+  initialValues?: Readonly<Record<string, unknown>>
   /** Fields that hold secrets which their schema does not mark. */
   guarded?: Readonly<Record<string, Guard>>
   /**
@@ -138,7 +138,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     resource: 'partner',
     list: partners.me,
     create: partners.create,
-    unmade: 'files change the settings of the partner that they are applied to',
+    whyNotCreated: 'files change the settings of the partner that they are applied to',
     update: partners.changeMe,
     ofSystem: { list: partners.show, update: partners.update },
     wholePartner: true,
@@ -176,7 +176,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
         shownBy: auditRetention.show,
       },
     ],
-    asMade: { billingContact: null },
+    initialValues: { billingContact: null },
     omitted: { ssoConfig: 'it may hold secrets: identity providers are set up with svc sso' },
   },
   sites: {
@@ -258,12 +258,12 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     }),
     unchanged: ({ orgId, orgAccess, siteIds }) => (orgId === null ? { orgAccess } : { siteIds }),
     // Nobody is invited to selected organizations without one of them.
-    madeAgain: ({ orgs, ...values }) =>
+    valuesToRecreate: ({ orgs, ...values }) =>
       Array.isArray(orgs) && orgs.length === 0
         ? { ...values, orgAccess: 'none' }
         : { ...values, ...(orgs !== undefined && { orgs }) },
     // An invitation that its holder accepts would give back what an administrator has taken.
-    notMadeAgain: ({ status }) => (status === 'disabled' ? 'it was disabled' : undefined),
+    whyNotRecreated: ({ status }) => (status === 'disabled' ? 'it was disabled' : undefined),
     // What people are called is theirs, once they have accepted.
     initial: ['name'],
     // Which organizations somebody sees ends with access to selected ones.
@@ -283,10 +283,10 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     spelled: { events: eventNames, retryPolicy: wholeRetryPolicy },
     parts: [{ entry: webhooks.setRetryPolicy, field: 'retryPolicy', isBody: true }],
     guarded: {
-      url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
+      url: (value, shown) => (typeof value === 'string' ? redactQuery(value, shown) : value),
     },
     bound: { field: 'headers', to: 'url', none: [], isElsewhere: leadsElsewhere },
-    asMade: { status: 'active', retryPolicy: defaultRetryPolicy },
+    initialValues: { status: 'active', retryPolicy: defaultRetryPolicy },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
     placeholders: {
@@ -329,10 +329,10 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
         isFirst: (status) => status !== 'active',
       },
     ],
-    asMade: { status: 'inactive' },
-    called: { defaultRoleId: 'defaultRole' },
+    initialValues: { status: 'inactive' },
+    fileNames: { defaultRoleId: 'defaultRole' },
     decides: true,
-    refusesFirst: true,
+    checksAccessFirst: true,
     bound: { field: 'clientSecret', to: 'tokenUrl', none: null, isElsewhere: leadsElsewhere },
     placeholders: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
@@ -343,7 +343,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     create: apiKeys.create,
     update: apiKeys.update,
     remove: apiKeys.revoke,
-    unmade: `${shownOnce} svc keys create, and --adopt`,
+    whyNotCreated: `${shownOnce} svc keys create, and --adopt`,
     key: 'name',
     owner: 'organization',
     merged: [],
@@ -356,7 +356,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     create: enrollmentKeys.create,
     update: enrollmentKeys.update,
     remove: enrollmentKeys.remove,
-    unmade: `${shownOnce} svc enroll create, and --adopt`,
+    whyNotCreated: `${shownOnce} svc enroll create, and --adopt`,
     key: 'name',
     owner: 'organization',
     merged: [],

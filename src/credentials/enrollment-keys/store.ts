@@ -198,7 +198,7 @@ export async function findByHash(db: Db, hash: string): Promise<EnrollmentKey | 
 }
 
 /** Locks the tenant of an enrolling key, so that its device caps hold under parallel enrollments. */
-export async function lockTenant(db: Db, orgId: string) {
+export async function lockDeviceCaps(db: Db, orgId: string) {
   const named = await db
     .selectFrom('organizations')
     .select('partner_id')

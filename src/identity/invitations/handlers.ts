@@ -8,7 +8,7 @@ import { type CountEvent, type HandlersOf, inSteps } from '../../handler.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueMail } from '../../messages/queue.ts'
 import { addedToTenant, invitation } from '../../messages/templates.ts'
-import { isUniqueViolation } from '../../storage/database-errors.ts'
+import { violatedUniqueKey } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import {
   acceptMembership,
@@ -92,7 +92,7 @@ async function createMembership(
   const invited = { acceptedBy: null, invited: { name: body.name, email: body.email } }
   const whole = { orgAccess: 'none', orgIds: null, siteIds: null, deviceGroupIds: null } as const
   const taken = (error: unknown): never => {
-    throw isUniqueViolation(error) ? new Problem('user_exists') : error
+    throw violatedUniqueKey(error) ? new Problem('user_exists') : error
   }
   if (tenant.kind === 'partner') {
     const reach = await resolvePartnerAccess(db, scope, tenant.partnerId, wanted, whole)

@@ -13,7 +13,7 @@ import { acceptMembership, findGrants, findMembership, joinOrganization } from '
 import { findRole } from '../../identity/roles/store.ts'
 import type { Membership } from '../../identity/rules.ts'
 import { findUser, findUserByEmail, insertUserOnce, type User } from '../../identity/store.ts'
-import { isUniqueViolation } from '../../storage/database-errors.ts'
+import { violatedUniqueKey } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { lockTenantInUse } from '../../tenancy/access.ts'
 import type { AssertedIdentity } from '../asserted-identity.ts'
@@ -214,7 +214,7 @@ async function invite(
   const membership = { orgId, userId: user.id, roleId: role.id, siteIds: null, ...invited }
   await joinOrganization(db, membership, now).catch((error: unknown) => {
     // Another request invited them at the same moment.
-    throw isUniqueViolation(error) ? new SsoFailure('invitation_pending', email) : error
+    throw violatedUniqueKey(error) ? new SsoFailure('invitation_pending', email) : error
   })
   return { userId: user.id, email, roleName: role.name, made: 'invitation' }
 }

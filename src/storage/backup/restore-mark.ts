@@ -23,7 +23,7 @@ export async function dropMark(db: AnyDb): Promise<void> {
 export const copyMarkName = 'svc_copy'
 
 /** @throws SetupError when a restore or copy into this database did not finish */
-export async function assertNotHalfRestored(storage: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
+export async function assertNoUnfinishedRestore(storage: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
   if (await hasTable(storage, copyMarkName)) {
     throw new SetupError(
       'A copy into this database did not finish: repeat svc db copy, which goes on where it stopped.',

@@ -4,7 +4,7 @@ import type { AnyDb } from '../columns.ts'
 import type { Db, Dialect, Storage } from '../db.ts'
 import { openStorage, type StorageOptions } from '../open.ts'
 import { listTables, readCounters, type TableShape } from './catalog.ts'
-import { assertNotHalfRestored } from './restore-mark.ts'
+import { assertNoUnfinishedRestore } from './restore-mark.ts'
 
 /** One state of the whole database, whatever is written meanwhile. */
 export type Snapshot = {
@@ -53,7 +53,7 @@ async function withSqliteSnapshot<T>(dataDir: string, work: (snapshot: Snapshot)
 }
 
 async function snapshotOf(db: Db, source: Dialect): Promise<Snapshot> {
-  await assertNotHalfRestored({ dialect: source, read: db } as Pick<Storage, 'dialect' | 'read'>)
+  await assertNoUnfinishedRestore({ dialect: source, read: db } as Pick<Storage, 'dialect' | 'read'>)
   const tables = await listTables(db as AnyDb, source)
   if (!tables.some(({ name }) => name === 'svc_migrations')) {
     throw new SetupError('This database is empty: there is nothing to back up')

@@ -26,7 +26,7 @@ export async function readMove(
 }
 
 /** Refuses every change of svc's own tables from then on. */
-export async function closeMoved(
+export async function blockWrites(
   db: AnyDb,
   dialect: Dialect,
   move: DatabaseMove,
@@ -55,7 +55,7 @@ export async function closeMoved(
 }
 
 /** Accepts changes again. */
-export async function reopenMoved(db: AnyDb, { dialect }: Pick<Storage, 'dialect'>): Promise<void> {
+export async function unblockWrites(db: AnyDb, { dialect }: Pick<Storage, 'dialect'>): Promise<void> {
   await sql`drop table ${sql.id(moveName)}`.execute(db)
   if (dialect === 'postgres') return void (await sql`drop function ${sql.id(moveName)}() cascade`.execute(db))
   const { rows } = await sql<{ name: string }>`

@@ -7,7 +7,7 @@ import type { AnyDb } from '../columns.ts'
 import type { Db, Dialect } from '../db.ts'
 import { openStorage } from '../open.ts'
 import { setConnectionTimeouts } from '../postgres/connection-timeouts.ts'
-import { closeMoved, type DatabaseMove } from './moved.ts'
+import { blockWrites, type DatabaseMove } from './moved.ts'
 import { copyLockKey, gatePollMs } from './write-gate.ts'
 
 /** In which the services see that writes are refused, and finish those that they have begun. */
@@ -82,7 +82,7 @@ const closedOf = (tx: Db, dialect: Dialect, isOwn: IsOwn, commit: () => Promise<
   source: { dialect, read: tx, tables: () => listTables(tx as AnyDb, dialect) },
   counters: () => readCounters(tx as AnyDb, dialect, isOwn),
   async end(move) {
-    if (move) await closeMoved(tx as AnyDb, dialect, move, isOwn)
+    if (move) await blockWrites(tx as AnyDb, dialect, move, isOwn)
     await commit()
   },
 })

@@ -9,12 +9,12 @@ import { type DatabaseMove, describeMove, moveName, readMove } from './moved.ts'
 export const copyLockKey = advisoryLocks.copy
 
 /** Why nothing may be written: the last part of a copy is under way, or the database was moved. */
-export type WriteClosure = { kind: 'maintenance' } | ({ kind: 'moved' } & DatabaseMove)
+export type WriteBlock = { kind: 'maintenance' } | ({ kind: 'moved' } & DatabaseMove)
 
 type Place = { storage: Pick<Storage, 'dialect' | 'read'>; dataDir: string }
 
 /** What the database itself says, which every process of the service sees. */
-async function closureOf({ storage, dataDir }: Place): Promise<WriteClosure | undefined> {
+async function closureOf({ storage, dataDir }: Place): Promise<WriteBlock | undefined> {
   const { isMoved, isBeingClosed } = await (storage.dialect === 'sqlite'
     ? inSqlite(storage, dataDir)
     : inPostgres(storage))
@@ -38,7 +38,7 @@ async function inPostgres({ read }: Place['storage']) {
   return { isMoved: rows[0]!.moved === 1, isBeingClosed: rows[0]!.free === 0 }
 }
 
-export const describeClosure = (closure: WriteClosure): string =>
+export const describeClosure = (closure: WriteBlock): string =>
   closure.kind === 'maintenance'
     ? 'The service is in maintenance for a moment: it answers reads, and no writes'
     : `${describeMove(closure)}: this one answers reads, and no writes`
@@ -55,19 +55,19 @@ const retryAfter = { maintenance: 5, moved: 60 } as const
  */
 export class WriteGate {
   readonly #place: Place
-  readonly #onChange: (closure: WriteClosure | undefined) => void
+  readonly #onChange: (closure: WriteBlock | undefined) => void
   readonly #timer: NodeJS.Timeout
-  #closure: WriteClosure | undefined
+  #closure: WriteBlock | undefined
   #looking: Promise<void> | undefined
 
-  constructor(place: Place, onChange: (closure: WriteClosure | undefined) => void) {
+  constructor(place: Place, onChange: (closure: WriteBlock | undefined) => void) {
     this.#place = place
     this.#onChange = onChange
     // A database that does not answer is reported by those who need it.
     this.#timer = setInterval(() => void this.look().catch(() => {}), gatePollMs).unref()
   }
 
-  get closure(): WriteClosure | undefined {
+  get closure(): WriteBlock | undefined {
     return this.#closure
   }
 

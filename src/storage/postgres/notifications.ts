@@ -25,7 +25,7 @@ export function postgresNotifications(
 ): Notifications {
   return {
     listen: (channel, on) => listen(databaseUrl, channel, on, onError),
-    async isHeard(channel) {
+    async hasListener(channel) {
       const found = await sql<{ found: number }>`
         select 1 as found from pg_locks
         where locktype = 'advisory' and classid = ${lockClass}::oid and objid = hashtext(${channel})::oid
@@ -45,7 +45,7 @@ type Listener = Parameters<Notifications['listen']>[1]
 async function listen(
   databaseUrl: string,
   channel: string,
-  { heard, missed }: Listener,
+  { onMessage, onReconnect }: Listener,
   onError: (error: Error) => void,
 ): Promise<() => Promise<void>> {
   let closed = false
@@ -62,7 +62,7 @@ async function listen(
       connectionTimeoutMillis: 10_000,
     })
     next.on('error', onError)
-    next.on('notification', ({ payload }) => heard(payload ?? ''))
+    next.on('notification', ({ payload }) => onMessage(payload ?? ''))
     await next.connect()
     next.on('end', reopenLater)
     client = next
@@ -86,7 +86,7 @@ async function listen(
     if (closed || reconnect) return
     reconnect = setTimeout(() => {
       reconnect = undefined
-      open().then(missed, (error: Error) => {
+      open().then(onReconnect, (error: Error) => {
         onError(error)
         reopenLater()
       })

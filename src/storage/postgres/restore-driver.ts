@@ -6,7 +6,7 @@ import { createMark, markName } from '../backup/restore-mark.ts'
 import type { RowLoader, TargetDriver, TargetState } from '../backup/target-driver.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db } from '../db.ts'
-import { lock, unlock } from '../migration-lock.ts'
+import { acquireMigrationLock, releaseMigrationLock } from '../migration-lock.ts'
 import { openStorage } from '../open.ts'
 import { dropForeignKeys } from './foreign-keys.ts'
 
@@ -29,7 +29,7 @@ export function postgresRestore(databaseUrl: string): TargetDriver {
     begin: () =>
       connected(async (db) => {
         // A service that starts meanwhile makes its tables before the mark, or finds the mark.
-        await lock(db, () => {})
+        await acquireMigrationLock(db, () => {})
         try {
           const state = await stateOf(db)
           if (state === 'used') return state
@@ -37,7 +37,7 @@ export function postgresRestore(databaseUrl: string): TargetDriver {
           await dropLeftovers(db)
           return state
         } finally {
-          await unlock(db)
+          await releaseMigrationLock(db)
         }
       }),
     load: (work, droppedConstraints) =>

@@ -24,7 +24,7 @@ export function inScopeHistory(scope: Scope, column: string): Expression<SqlBool
  * The same for rows selected by their ids, without the index over the column: SQLite would rather walk a whole
  * organization than look up some hundred ids.
  */
-export function organizationNamedInHistory(scope: Scope, column: string): Expression<SqlBool> {
+export function inScopeHistoryUnindexed(scope: Scope, column: string): Expression<SqlBool> {
   return heldInHistory(scope, sql`(${sql.ref(column)} || '')`)
 }
 
@@ -91,7 +91,7 @@ export function inGroups(scope: Scope, column: string): Expression<SqlBool> {
 }
 
 /** The same for a column that holds a device group's id: the groups a membership is narrowed to. */
-export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
+export function isScopedGroup(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
   if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
   return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.groupIds)})`

@@ -21,7 +21,7 @@ export const withoutTrigramIndex = (key: Key): Expression<string> =>
   byDialect<string>({ sqlite: sql`${textOf(key)}`, postgres: sql`(${textOf(key)} || '')` })
 
 /** Whether a column of folded text contains `needle`, which is folded too. No character is special. */
-export function containsKey(key: Key, needle: string): Expression<SqlBool> {
+export function foldedContains(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({
     sqlite: sql`instr(${textOf(key)}, ${needle}) > 0`,
     postgres: sql`${textOf(key)} like ${`%${needle.replace(/[\\%_]/g, '\\$&')}%`}`,
@@ -29,7 +29,7 @@ export function containsKey(key: Key, needle: string): Expression<SqlBool> {
 }
 
 /** Whether it begins with `needle`. */
-export function startsWithKey(key: Key, needle: string): Expression<SqlBool> {
+export function foldedStartsWith(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({
     sqlite: sql`substr(${textOf(key)}, 1, ${[...needle].length}) = ${needle}`,
     postgres: sql`starts_with(${textOf(key)}, ${needle})`,
@@ -37,7 +37,7 @@ export function startsWithKey(key: Key, needle: string): Expression<SqlBool> {
 }
 
 /** Whether a word other than the first begins with `needle`. */
-export function hasWordKey(key: Key, needle: string): Expression<SqlBool> {
+export function foldedHasWord(key: Key, needle: string): Expression<SqlBool> {
   if (isWordBreak(needle[0]!)) return sql<SqlBool>`1 = 0`
   const text = textOf(key)
   const at = sql`instr(${text}, ${needle})`

@@ -2,12 +2,12 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from '../db.ts'
 import { byDialect, isWithinDeadline } from '../query/compilers.ts'
 import {
-  containsKey,
-  hasWordKey,
+  foldedContains,
+  foldedHasWord,
+  foldedStartsWith,
   keyPrefix,
   keyPrefixLength,
   keyPrefixOfText,
-  startsWithKey,
   withoutTrigramIndex,
 } from './key-matching.ts'
 import { rowsContaining, rowsWithWord } from './trigrams.ts'
@@ -96,9 +96,9 @@ function queriesFor(rows: RankedSearch, needle: string) {
     sql<SqlBool>`(${test(titleKey)} or ${sql.ref(apart)} is not null and ${test(sql.ref(other))})`
 
   const equals = (key: Expression<string>) => sql<SqlBool>`${key} = ${needle}`
-  const begins = (key: Expression<string>) => startsWithKey(key, needle)
-  const hasWord = any((key) => hasWordKey(withoutTrigramIndex(key), needle))
-  const holds = any((key) => containsKey(withoutTrigramIndex(key), needle))
+  const begins = (key: Expression<string>) => foldedStartsWith(key, needle)
+  const hasWord = any((key) => foldedHasWord(withoutTrigramIndex(key), needle))
+  const holds = any((key) => foldedContains(withoutTrigramIndex(key), needle))
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
   const head = keyPrefixOfText(needle)

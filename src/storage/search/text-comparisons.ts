@@ -3,7 +3,7 @@ import { fold } from '../../core/fold.ts'
 import { toPostgresPattern } from '../patterns/re2-for-postgres.ts'
 import { byDialect } from '../query/compilers.ts'
 import { foldCase } from '../query/expressions.ts'
-import { containsKey, keyPrefix, keyPrefixOfText } from './key-matching.ts'
+import { foldedContains, keyPrefix, keyPrefixOfText } from './key-matching.ts'
 
 /** A column of text, and the one with its folded form, if any. */
 export type TextColumn = { column: string; key?: string | undefined }
@@ -17,7 +17,7 @@ function sides({ column, key }: TextColumn, needle: string) {
 /** Whether the text contains `needle`, ignoring letter case. */
 export function textContains(column: TextColumn, needle: string): Expression<SqlBool> {
   // A column that holds folded text may have an index of trigrams.
-  if (column.key !== undefined) return containsKey(column.key, fold(needle))
+  if (column.key !== undefined) return foldedContains(column.key, fold(needle))
   const { text, wanted } = sides(column, needle)
   return byDialect<SqlBool>({
     sqlite: sql`instr(${text}, ${wanted}) > 0`,
@@ -49,7 +49,7 @@ export function matchesPattern(column: string, pattern: string): Expression<SqlB
  * Whether the text equals one of these. Compared row by row: for a device with few rows SQLite would look up each of
  * the texts in the index, one after the other.
  */
-export function isAnyOf(column: string, texts: readonly string[]): Expression<SqlBool> {
+export function isInUnindexed(column: string, texts: readonly string[]): Expression<SqlBool> {
   if (texts.length === 0) return sql<SqlBool>`1 = 0`
   const list = sql.join(texts)
   return byDialect<SqlBool>({
@@ -84,7 +84,7 @@ export function jsonArrayContains(
 }
 
 /** Whether the text equals one of these. Searches by the heads of the folded texts, which are indexed. */
-export function isOneOf(
+export function isInByPrefix(
   { column, key }: { column: string; key: string },
   texts: readonly string[],
 ): Expression<SqlBool> {

@@ -1,7 +1,7 @@
 import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely'
 import { isWordBreak, wordBreaks } from '../../core/fold.ts'
 import { byDialect } from '../query/compilers.ts'
-import { containsKey, hasWordKey, withoutTrigramIndex } from './key-matching.ts'
+import { foldedContains, foldedHasWord, withoutTrigramIndex } from './key-matching.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a migration does not know the tables of its future
 type AnyDb = Kysely<any>
@@ -69,7 +69,7 @@ export function rowsContaining(table: string, columns: readonly string[], needle
   const holding = (key: (column: string) => Expression<string>) =>
     rowsWhere(
       table,
-      columns.map((column) => containsKey(key(column), needle)),
+      columns.map((column) => foldedContains(key(column), needle)),
       limit,
     )
   if ([...needle].length < 3) return holding(withoutTrigramIndex)
@@ -91,7 +91,7 @@ export function rowsWithWord(
   const [first, second] = needle
   const words = rowsWhere(
     table,
-    columns.map((column) => hasWordKey(column, needle)),
+    columns.map((column) => foldedHasWord(column, needle)),
     limit,
   )
   if (second === undefined || isWordBreak(first!)) return words

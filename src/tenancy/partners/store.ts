@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import { isUniqueViolation } from '../../storage/database-errors.ts'
+import { violatedUniqueKey } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import { forNoKeyUpdate } from '../../storage/query/locks.ts'
 import { readPage } from '../../storage/query/pages.ts'
@@ -52,6 +52,6 @@ export async function changePartner(db: Db, partner: Partner): Promise<void> {
 
 /** A slug is unique among records that are not deleted. @throws slug_taken, and any other error unchanged */
 export function throwSlugTaken(error: unknown): never {
-  if (isUniqueViolation(error)) throw new Problem('slug_taken')
+  if (violatedUniqueKey(error)) throw new Problem('slug_taken')
   throw error
 }

@@ -46,7 +46,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
     checkRetriable(delivery)
     const { id: retryOf, orgId, event, eventId } = delivery
-    const [id] = await askedFor.requestAgain(db, scope, {
+    const [id] = await askedFor.resendDeliveries(db, scope, {
       webhookId,
       ids: [retryOf],
       isActive,
@@ -74,7 +74,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
       const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
       const part = found.slice(0, replayed)
       const ids = part.map(({ id }) => id)
-      const { length: deliveries } = await askedFor.requestAgain(db, scope, {
+      const { length: deliveries } = await askedFor.resendDeliveries(db, scope, {
         webhookId,
         ids,
         isActive,

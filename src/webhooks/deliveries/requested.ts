@@ -74,7 +74,7 @@ const repeated = rowList<{ id: string; of: string; seq: number }>({ id: 'text', 
  * finished one is copied to a new delivery of the same event, and stays in the history; a stored one is sent itself.
  * A replay skips deliveries that were already sent again.
  */
-export async function requestAgain(
+export async function resendDeliveries(
   db: Db,
   scope: Scope,
   {

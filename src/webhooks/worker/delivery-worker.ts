@@ -38,18 +38,18 @@ export type DeliveryWorkerOptions = {
   /** Called with the outcome of each attempt, which began at `since` of `Date.now()`. */
   onAttempt(delivery: PendingDelivery, outcome: DeliveryOutcome, since: number): void
   /** Called for each outcome that the database refused to store. */
-  onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
+  onOutcomeNotStored(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
 
 type EndedAttempt = DeliveryAttempt & {
   queue: EndpointQueue
   /** Another transaction kept its row locked: when to try again, of `performance.now()`. */
-  heldUntil?: number
+  retryAt?: number
 }
 type Recorded = {
   attempts: EndedAttempt[]
   /** Of them, those whose row is locked. */
-  held: Set<EndedAttempt>
+  locked: Set<EndedAttempt>
   finished: EndpointQueue[]
   results: Map<string, store.ReleaseResult>
 }
@@ -57,7 +57,7 @@ type Recorded = {
 /** How long an outcome waits for its row, and the queue of its webhook, which others lock for milliseconds. */
 const lockMs = 1000
 /** When an outcome whose row was locked is recorded again. */
-const holdMs = 10_000
+const lockedRetryMs = 10_000
 /** Interval between scans for work that no notification announced. */
 const scanIntervalMs = 1000
 /** How long `close` waits for attempts in progress: less than the service has to shut down (daemon/serve.ts). */
@@ -85,7 +85,7 @@ export class DeliveryWorker {
   #isClosing = false
   #hasBegun = false
   /** The database uses an encryption key that this process does not have. */
-  #isBehind = false
+  #lacksCurrentKey = false
 
   constructor(on: DeliveryWorkerOptions) {
     this.#options = on
@@ -148,7 +148,7 @@ export class DeliveryWorker {
     for (const queue of this.#queues.all()) Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
     await this.#renew()
     await releaseAbandonedQueues(storage, clock())
-    if (this.#isBehind) this.#isBehind = await lacksCurrentKey(storage.read, cipher)
+    if (this.#lacksCurrentKey) this.#lacksCurrentKey = await lacksCurrentKey(storage.read, cipher)
   }
 
   /**
@@ -183,7 +183,7 @@ export class DeliveryWorker {
     const { storage, cipher, clock } = this.#options
     const limit = Math.min(storage.traits.batchSize, this.#queues.room)
     const now = clock()
-    const marks = this.#isBehind ? cipher.marks : undefined
+    const marks = this.#lacksCurrentKey ? cipher.marks : undefined
     const queues = await findDueQueues(storage, { now, excluded: this.#queues.full(), marks, limit })
     if (queues.length === 0) return false
     const held = new Set(await acquireQueues(storage, queues, { holder: this.#workerId, now }))
@@ -248,8 +248,8 @@ export class DeliveryWorker {
     }
     const ids = queues.map(({ webhookId }) => webhookId)
     const webhooks = await store.findWebhooks(storage.read, cipher, ids)
-    if (!this.#isBehind && [...webhooks.values()].some((one) => this.#isForeign(one)))
-      this.#isBehind = await lacksCurrentKey(storage.read, cipher)
+    if (!this.#lacksCurrentKey && [...webhooks.values()].some((one) => this.#usesUnknownKey(one)))
+      this.#lacksCurrentKey = await lacksCurrentKey(storage.read, cipher)
     for (const queue of queues) this.#applyWebhook(queue, webhooks.get(queue.webhookId))
   }
 
@@ -264,13 +264,14 @@ export class DeliveryWorker {
     else if (webhook.status !== was) Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
     if (webhook?.status !== 'active') queue.ready = queue.ready.filter(({ askedFor }) => askedFor === 1)
     // An attempt here would fail, and use up a retry that a process with the key could make.
-    queue.isPassedOn = webhook !== undefined && this.#isBehind && !queue.isOverdue && this.#isForeign(webhook)
-    if (queue.isPassedOn) Object.assign(queue, { ready: [], mayHaveMore: false })
+    queue.isLeftToOthers =
+      webhook !== undefined && this.#lacksCurrentKey && !queue.isOverdue && this.#usesUnknownKey(webhook)
+    if (queue.isLeftToOthers) Object.assign(queue, { ready: [], mayHaveMore: false })
     this.#queues.enqueue(queue)
   }
 
   /** Whether a field of the webhook is encrypted with a key that this process does not have. */
-  #isForeign(webhook: WebhookRecord): boolean {
+  #usesUnknownKey(webhook: WebhookRecord): boolean {
     return unreadableFields(webhook).some(
       (column) => !this.#options.cipher.knows(webhook.unreadable[column]!),
     )
@@ -306,7 +307,7 @@ export class DeliveryWorker {
       .all()
       .filter((queue) => [...queue.inFlight].every((id) => recording.has(id)))
       .filter((queue) => queue.ready.length === 0 && this.#queues.wanted(queue) === 0)
-      .filter(({ heldUntil = 0 }) => heldUntil <= this.#now())
+      .filter(({ retryAt = 0 }) => retryAt <= this.#now())
       .slice(0, batch)
     if (attempts.length === 0 && finished.length === 0) return undefined
     const released = finished.map((queue) => ({
@@ -322,24 +323,24 @@ export class DeliveryWorker {
     // Unsynced: a delivery whose outcome is lost in a power failure is sent again.
     try {
       const results = await storage.write(work, { unsynced: true, lockMs })
-      return { attempts, held: new Set(), finished, results }
+      return { attempts, locked: new Set(), finished, results }
     } catch (error) {
       const isLocked = isLockTimeout(error)
       if ((isOutage(error) && !isLocked) || (attempts.length === 0 && !isLocked)) throw error
-      const held = await this.#recordOneByOne(attempts, now)
-      const holding = new Set([...held].map(({ queue }) => queue.webhookId))
+      const locked = await this.#recordOneByOne(attempts, now)
+      const holding = new Set([...locked].map(({ queue }) => queue.webhookId))
       const free = released.filter(({ webhookId }) => !holding.has(webhookId))
-      return { attempts, held, finished, results: await this.#releaseOneByOne(free, now) }
+      return { attempts, locked, finished, results: await this.#releaseOneByOne(free, now) }
     }
   }
 
   /** Ended attempts whose outcome may be recorded now. */
   #recordable(): EndedAttempt[] {
     const now = this.#now()
-    return this.#ended.filter(({ heldUntil = 0 }) => heldUntil <= now)
+    return this.#ended.filter(({ retryAt = 0 }) => retryAt <= now)
   }
 
-  /** What is held back is tried once more at the end. */
+  /** Outcomes whose rows were locked are tried once more at the end. */
   #now(): number {
     return this.#isClosing ? Number.POSITIVE_INFINITY : performance.now()
   }
@@ -364,7 +365,7 @@ export class DeliveryWorker {
    * whose row is locked.
    */
   async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<Set<EndedAttempt>> {
-    const { storage, onSpoiled } = this.#options
+    const { storage, onOutcomeNotStored } = this.#options
     const record = <T extends DeliveryAttempt>(some: readonly T[]) =>
       writeLeavingLocked(storage, some, (tx, part) => recordOutcomes(tx, part, now), {
         unsynced: true,
@@ -374,7 +375,7 @@ export class DeliveryWorker {
     const locked = refused.filter(({ error }) => isLockTimeout(error))
     const spoiled = refused.filter(({ error }) => !isLockTimeout(error))
     for (const { item, error } of spoiled) {
-      onSpoiled({ deliveryId: item.delivery.id, webhookId: item.delivery.webhookId, error })
+      onOutcomeNotStored({ deliveryId: item.delivery.id, webhookId: item.delivery.webhookId, error })
     }
     await record(spoiled.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })))
     return new Set(locked.map(({ item }) => item))
@@ -382,18 +383,18 @@ export class DeliveryWorker {
 
   #conclude(recorded: Recorded | undefined): void {
     if (!recorded) return
-    const { attempts, held, finished, results } = recorded
+    const { attempts, locked, finished, results } = recorded
     const taken = new Set(attempts)
     this.#ended = this.#ended.filter((one) => !taken.has(one))
     for (const one of attempts) {
       // At the end of the process the next holder of the queue sends the delivery again.
-      if (held.has(one) && !this.#isClosing)
-        this.#ended.push({ ...one, heldUntil: performance.now() + holdMs })
+      if (locked.has(one) && !this.#isClosing)
+        this.#ended.push({ ...one, retryAt: performance.now() + lockedRetryMs })
       else this.#queues.outcomeRecorded(one.queue, one.delivery.id)
     }
     for (const queue of finished) {
       const result = results.get(queue.webhookId)
-      if (result === undefined && !this.#isClosing) queue.heldUntil = performance.now() + holdMs
+      if (result === undefined && !this.#isClosing) queue.retryAt = performance.now() + lockedRetryMs
       else if (result === 'kept') Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
       else this.#queues.remove(queue)
     }

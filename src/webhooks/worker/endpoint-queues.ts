@@ -34,9 +34,9 @@ export type EndpointQueue = {
   /** No process with the right key acquired the queue in time: it is tried here, even if it cannot be decrypted. */
   isOverdue: boolean
   /** Cannot be decrypted here, and is released for a process that has the key. */
-  isPassedOn: boolean
+  isLeftToOthers: boolean
   /** Another transaction kept its row locked: when to release it again, of `performance.now()`. */
-  heldUntil?: number
+  retryAt?: number
 }
 
 /** Concurrent deliveries of one webhook. */
@@ -46,7 +46,7 @@ const maxConcurrent = 4
  * and of one organization. Without the limit of a partner, one that creates many organizations whose receivers all
  * answer just before the timeout would delay everyone else.
  */
-export const maxQueues = { inAll: 1000, ofPartner: 500, ofOrg: 100 }
+export const workerLimits = { inAll: 1000, ofPartner: 500, ofOrg: 100 }
 /** Deliveries after which a queue is released, while its process, partner or organization holds as many queues as it may. */
 const fairShare = 64
 
@@ -68,7 +68,7 @@ export class EndpointQueues {
 
   /** How many more queues may be acquired. */
   get room(): number {
-    return Math.max(0, maxQueues.inAll - this.#held.size)
+    return Math.max(0, workerLimits.inAll - this.#held.size)
   }
 
   all(): EndpointQueue[] {
@@ -96,7 +96,7 @@ export class EndpointQueues {
       readUpTo: queueStart,
     }
     const queue = { webhookId, fairShareKey, ...none, isFailing: false, sent: 0, isWaiting: false }
-    this.#held.set(webhookId, { ...queue, isOverdue, isPassedOn: false })
+    this.#held.set(webhookId, { ...queue, isOverdue, isLeftToOthers: false })
     addToEachLevel(this.#queues, fairShareKey, 1)
   }
 
@@ -121,7 +121,7 @@ export class EndpointQueues {
   }
 
   yieldsToOthers(queue: EndpointQueue): boolean {
-    return queue.isPassedOn || this.#hasHadItsShare(queue)
+    return queue.isLeftToOthers || this.#hasHadItsShare(queue)
   }
 
   /** Puts the queue in line if it may send. */
@@ -133,7 +133,7 @@ export class EndpointQueues {
 
   /** The next delivery to send, which counts as in flight from now on; undefined when none may be sent. */
   next(): { queue: EndpointQueue; delivery: PendingDelivery } | undefined {
-    while (this.#activeInAll < maxQueues.inAll) {
+    while (this.#activeInAll < workerLimits.inAll) {
       const queue = this.#waiting.shift(this.#isBelowLimit)
       if (!queue) return undefined
       queue.isWaiting = false
@@ -180,7 +180,7 @@ export class EndpointQueues {
   }
 }
 
-const maxAt = (level: number): number => (level === 0 ? maxQueues.ofPartner : maxQueues.ofOrg)
+const maxAt = (level: number): number => (level === 0 ? workerLimits.ofPartner : workerLimits.ofOrg)
 
 function addToEachLevel(counts: Map<string, number>, fairShareKey: FairShareKey, change: 1 | -1): void {
   for (const id of fairShareKey) addCount(counts, id, change)

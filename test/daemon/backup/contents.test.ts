@@ -8,7 +8,7 @@ import { secretNames } from '../../../src/core/secret-names.ts'
 import { listTables } from '../../../src/storage/backup/catalog.ts'
 import { createMark } from '../../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
-import { closeMoved } from '../../../src/storage/copy/moved.ts'
+import { blockWrites } from '../../../src/storage/copy/moved.ts'
 import { createProgress } from '../../../src/storage/copy/progress.ts'
 import { raiseOldestVersion } from '../../../src/storage/oldest-version.ts'
 import { inTurn, openMigrated, temporaryFolder } from '../../databases.ts'
@@ -29,7 +29,7 @@ inTurn((_, open) => {
         await createProgress(db, 'elsewhere', '2026-03-01T12:00:00.000Z')
         await raiseOldestVersion(db, { version: '99.0.0', migration: '9999_later' })
         const move = { target: 'elsewhere', at: '2026-03-01T12:00:00.000Z' }
-        await closeMoved(db, storage.dialect, move, () => false)
+        await blockWrites(db, storage.dialect, move, () => false)
       })
       const marks = (await names()).filter((name) => !before.includes(name))
       expect(marks.length).toBeGreaterThan(3)

@@ -77,7 +77,7 @@ inTurn((_, open) => {
     const replicas = [await replica(place, env, clock), await replica(place, env, clock)]
     const { storage, config } = replicas[0]!
     const look = async () => {
-      for (const { run } of replicas) await run.look()
+      for (const { run } of replicas) await run.poll()
       await Promise.all(replicas.map(({ run }) => run.settled()))
     }
     await look()
@@ -99,7 +99,7 @@ inTurn((_, open) => {
 
     pass(17 * hour)
     expect(await said()).toMatchObject({ message: expect.stringContaining('has not succeeded') })
-    await Promise.all(replicas.map(({ run }) => run.look()))
+    await Promise.all(replicas.map(({ run }) => run.poll()))
     await Promise.all(replicas.map(({ run }) => run.settled()))
     await look()
     expect(await visible(target)).toHaveLength(1)
@@ -141,7 +141,7 @@ inTurn((_, open) => {
     const replicas = [await replica(place, env, clock, 'drill'), await replica(place, env, clock, 'drill')]
     const { storage, config } = replicas[0]!
     const look = async () => {
-      await Promise.all(replicas.map(({ run }) => run.look()))
+      await Promise.all(replicas.map(({ run }) => run.poll()))
       await Promise.all(replicas.map(({ run }) => run.settled()))
       return findRun(storage.read, 'drill')
     }
@@ -193,9 +193,9 @@ inTurn((_, open) => {
   it('is a failure that is seen, and leaves nothing, when it is killed', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     const slow = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
-    await slow.run.look()
+    await slow.run.poll()
     pass(24 * hour)
-    await slow.run.look()
+    await slow.run.poll()
     await until(async () => (await drafts(target)).length === 1, 200_000)
     const [draft] = await drafts(target)
     process.kill(Number(/\.(\d+)\.part$/.exec(draft!)![1]), 'SIGKILL')
@@ -211,13 +211,13 @@ inTurn((_, open) => {
     // Its draft goes with the next backup, once nobody has written to it for an hour.
     const fast = await replica(place, { BACKUP_TARGET: target }, clock)
     pass(24 * hour)
-    await fast.run.look()
+    await fast.run.poll()
     await fast.run.settled()
     expect([await visible(target), await drafts(target)]).toMatchObject([[expect.anything()], [draft]])
     const past = new Date(Date.now() - 2 * hour * 1000)
     await utimes(join(target, draft!), past, past)
     pass(24 * hour)
-    await fast.run.look()
+    await fast.run.poll()
     await fast.run.settled()
     expect([await visible(target), await drafts(target)]).toMatchObject([[{}, {}], []])
   })
@@ -235,10 +235,10 @@ inTurn((_, open) => {
 
     pass(Date.now() / 1000 - Date.parse(clock()) / 1000)
     const other = await replica(place, { BACKUP_TARGET: target }, clock)
-    await other.run.look()
+    await other.run.poll()
     expect(await visible(target), 'while the claim of the first one is valid').toEqual([])
     pass(100)
-    await other.run.look()
+    await other.run.poll()
     await other.run.settled()
     expect(await visible(target)).toHaveLength(1)
     expect(await findRun(other.storage.read, 'backup')).toMatchObject({ holder: null, failures: 0 })
@@ -247,15 +247,15 @@ inTurn((_, open) => {
   it('is stopped with the service, which can be started again', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     const first = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
-    await first.run.look()
+    await first.run.poll()
     pass(24 * hour)
-    await first.run.look()
+    await first.run.poll()
     await until(async () => (await drafts(target)).length === 1, 200_000)
     await first.run.stop()
     expect([await visible(target), await drafts(target)]).toEqual([[], []])
     const second = await replica(place, { BACKUP_TARGET: target }, clock)
     pass(1)
-    await second.run.look()
+    await second.run.poll()
     await second.run.settled()
     expect(await visible(target)).toHaveLength(1)
   })
@@ -265,10 +265,10 @@ inTurn((_, open) => {
       const { place, clock, pass } = await opened()
       const disk = await smallDisk(2 ** 20)
       const { run, storage } = await replica(place, { BACKUP_TARGET: disk.path }, clock)
-      await run.look()
+      await run.poll()
       const failure = async () => {
         pass(24 * hour)
-        await run.look()
+        await run.poll()
         await run.settled()
         expect((await readdir(disk.path)).filter((name) => name !== 'ballast')).toEqual([])
         return (await findRun(storage.read, 'backup'))?.failure

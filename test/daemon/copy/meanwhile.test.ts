@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { isMoved } from '../../../daemon/backup/contents.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
-import { closeMoved } from '../../../src/storage/copy/moved.ts'
+import { blockWrites } from '../../../src/storage/copy/moved.ts'
 import { describeLocation } from '../../../src/storage/copy/target.ts'
 import { checkVersion } from '../../../src/storage/oldest-version.ts'
 import { version } from '../../../src/version.ts'
@@ -59,7 +59,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
     const [from, to] = [await migrated(), await emptyPlace(kind)]
     await leaveUnfinished(from, to)
     const move = { target: describeLocation(to), at: '2026-03-01T12:00:00.000Z' }
-    await withStorage(from, ({ write }) => write((tx) => closeMoved(tx as AnyDb, 'sqlite', move, isMoved)))
+    await withStorage(from, ({ write }) => write((tx) => blockWrites(tx as AnyDb, 'sqlite', move, isMoved)))
     let isOpened = false
     const copy = copiedWhile(from, to, (database) => {
       if (isOpened) return

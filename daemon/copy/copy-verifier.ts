@@ -13,7 +13,7 @@ import { unmatchedKeys } from '../key-fingerprints.ts'
 type Digest = { rows: number; sha256: string }
 
 /** Digests the rows of all tables as they pass by, and verifies the audit chains in them. */
-export async function copiedRows(db: Db, { dataDir }: DatabaseLocation) {
+export async function createCopyVerifier(db: Db, { dataDir }: DatabaseLocation) {
   const known = knownKeys({ 'data-dir': dataDir })
   const prints = await db.selectFrom('key_prints').select(['name', 'print']).execute()
   const chains = new ChainCheck(verifyingKeys(known, unmatchedKeys(prints, known)))

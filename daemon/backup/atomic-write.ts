@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { makeFolder } from '../../src/core/make-folder.ts'
 
 /** The file has all of its bytes or is not there. */
-export async function writeFileAt(path: string, content: Buffer): Promise<void> {
+export async function writeFileAtomically(path: string, content: Buffer): Promise<void> {
   makeFolder(dirname(path))
   const draft = join(dirname(path), `.restore.${process.pid}`)
   const file = await open(draft, 'w', 0o600)

@@ -6,7 +6,7 @@ import type { ShownPlan } from './format.ts'
  * flag it takes.
  * @throws CliError
  */
-export function checkNothingRefused({ changes }: ShownPlan): void {
+export function checkPlanAllowed({ changes }: ShownPlan): void {
   const reasons = changes.flatMap(({ refused }) => refused ?? [])
   if (reasons.length === 0 || reasons.some((reason) => reason.includes('--prune-limit'))) return
   const count = reasons.length === 1 ? '1 change is' : `${reasons.length} changes are`

@@ -48,7 +48,7 @@ export type EndingCount = {
 }
 
 /** What a plan has found: what would change, what is at fault, and what the files have. */
-export class Findings {
+export class PlanResults {
   readonly #state: State
   readonly #owners: Owners
   readonly #changes: Change[] = []
@@ -67,7 +67,7 @@ export class Findings {
   /** What ends with what is deleted. */
   readonly #ends: EndingCount[] = []
   /** Ids of what the files have of each section. */
-  readonly #kept = new Set<string>()
+  readonly #desired = new Set<string>()
   /** Names of what is in the files and could not be made: what names it is not at fault. */
   readonly #failed = new Set<string>()
 
@@ -130,7 +130,7 @@ export class Findings {
       })
       .map(({ name }) => name)
     const kind: Kind = kinds[section]
-    const notMadeAgain = isWhole ? kind.notMadeAgain?.(record) : undefined
+    const notMadeAgain = isWhole ? kind.whyNotRecreated?.(record) : undefined
     const withheld = [...new Set([...kept.withheld, ...hidden, ...unnamed])]
     this.#applied.push({
       section,
@@ -238,12 +238,12 @@ export class Findings {
     return this.#failed.has(id)
   }
 
-  keep(id: string): void {
-    this.#kept.add(id)
+  markDesired(id: string): void {
+    this.#desired.add(id)
   }
 
-  isKept(id: string): boolean {
-    return this.#kept.has(id)
+  isDesired(id: string): boolean {
+    return this.#desired.has(id)
   }
 
   /** Says with each change what has ended with it, once all are made. */

@@ -2,7 +2,7 @@ import { newId } from '../../src/core/new-id.ts'
 import type { AgentChannels, Outcome, Wait } from '../../src/live/ports.ts'
 import type { LocalAgentChannels } from '../../src/live/replica-relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
-import type { AgentConnection } from './link.ts'
+import type { AgentConnection } from './agent-connection.ts'
 
 /** How long a late result is still accepted. */
 const lateMs = 300_000
