@@ -70,7 +70,7 @@ export class AgentAuditBuffer {
     const all = [...this.#gathered.values()]
     this.#gathered.clear()
     const write = async (tx: Db, some: readonly Gathered[]) => {
-      for (const one of some) await recordAudit(tx, toldOf(one, now))
+      for (const one of some) await recordAudit(tx, summaryOf(one, now))
     }
     await drain(storage, all, batch, write, (some) => {
       for (const one of some) this.#add(one)
@@ -79,7 +79,7 @@ export class AgentAuditBuffer {
 }
 
 /** The last entry, with the number of gathered ones and their start. */
-const toldOf = ({ last, count, since }: Gathered, now: Instant): DraftEntry => ({
+const summaryOf = ({ last, count, since }: Gathered, now: Instant): DraftEntry => ({
   ...last,
   id: newId(),
   timestamp: now,

@@ -150,7 +150,7 @@ export async function runOnce(
   now: Instant,
   change: () => Promise<IdempotentResult>,
 ): Promise<unknown> {
-  if (!(await taken(db, attempt, now))) return (await findStoredReply(db, cipher, attempt, now))!.reply
+  if (!(await acquireKey(db, attempt, now))) return (await findStoredReply(db, cipher, attempt, now))!.reply
   const { owner, key, asks, scope } = attempt
   const { reply, orgId } = await change()
   const kept: Kept = { asks, reach: scope, orgId, reply }
@@ -165,7 +165,7 @@ export async function runOnce(
 
 /** Claims the key while something irrevocable is sent, such as mail. @throws idempotency_in_progress */
 export async function claimKey(db: Db, attempt: IdempotentAttempt, now: Instant): Promise<void> {
-  if (!(await taken(db, attempt, now))) throw inProgress()
+  if (!(await acquireKey(db, attempt, now))) throw inProgress()
   attempt.isClaimed = true
 }
 
@@ -183,7 +183,7 @@ export async function releaseKey(db: Db, { owner, key, id }: IdempotentAttempt):
 const inProgress = (): Problem => new Problem('idempotency_in_progress', undefined, { retryAfter: 1 })
 
 /** Whether this request got the key: it was free or expired, or this request claimed it already. */
-async function taken(db: Db, { owner, key, id }: IdempotentAttempt, now: Instant): Promise<boolean> {
+async function acquireKey(db: Db, { owner, key, id }: IdempotentAttempt, now: Instant): Promise<boolean> {
   await db
     .deleteFrom('idempotency_keys')
     .where('owner', '=', owner)

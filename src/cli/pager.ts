@@ -28,11 +28,11 @@ function isLong(text: string): boolean {
 /** Prints a text for people, in a pager where it is longer than the terminal. A pager that cannot be started is none. */
 export async function writePaged(text: string): Promise<void> {
   const pager = isLong(text) ? chosenPager(process.env) : undefined
-  if (pager === undefined || !(await shown(pager, textForTerminal(text)))) await writeStdout(text)
+  if (pager === undefined || !(await showIn(pager, textForTerminal(text)))) await writeStdout(text)
 }
 
 /** Whether the pager has shown the text. It ends when its person does. */
-function shown(pager: string, text: string): Promise<boolean> {
+function showIn(pager: string, text: string): Promise<boolean> {
   // Ctrl-C is for the pager: it stops a search there.
   const before = process.listeners('SIGINT')
   const ignore = () => {}

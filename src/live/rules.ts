@@ -87,13 +87,13 @@ export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): u
 }
 
 /** @throws device_failed when the reply has another form than expected */
-function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S> {
+function parseResult<S extends z.ZodType>(schema: S, result: unknown): z.output<S> {
   const read = safeParse(schema, result)
   if (read.success) return read.data
   throw new Problem('device_failed', 'The agent answered in a form that this version does not know')
 }
 
-export const logsIn = (result: unknown): LiveLog[] => understood(AgentLogs, result).logs.map(logOf)
+export const logsIn = (result: unknown): LiveLog[] => parseResult(AgentLogs, result).logs.map(logOf)
 
 /** Finds a log by name, ignoring letter case. @throws not_found */
 export function findLog(logs: readonly LiveLog[], name: string): LiveLog {
@@ -105,11 +105,11 @@ export function findLog(logs: readonly LiveLog[], name: string): LiveLog {
 
 /** At most as many as were requested. */
 export function eventsIn(result: unknown, limit: number): { events: LiveEvent[]; total: number } {
-  const { events, total } = understood(AgentEvents, result)
+  const { events, total } = parseResult(AgentEvents, result)
   return { events: events.slice(0, limit).map(eventOf), total }
 }
 
-export const eventIn = (result: unknown): LiveEvent => eventOf(understood(AgentEvent, result))
+export const eventIn = (result: unknown): LiveEvent => eventOf(parseResult(AgentEvent, result))
 
 /** Some agents send 0 and '' for unknown values. */
 const logOf = ({ name, displayName, recordCount, maxSizeBytes, retentionDays, lastWriteTime }: AgentLog) => ({

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest'
-import { ServeProcess, told } from '../daemon/process.ts'
+import { ServeProcess, serviceEnv } from '../daemon/process.ts'
 import { inTurn, type Open, temporaryFolder } from '../databases.ts'
 import { depth, takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, usualLimits } from '../harness.ts'
@@ -17,7 +17,7 @@ async function signedIn(
 ) {
   const home = new Home({ SVC_CREDENTIAL_STORE: 'file' })
   onTestFinished(() => home.remove())
-  const service = new ServeProcess(place, { env: { ...told, ...limits } })
+  const service = new ServeProcess(place, { env: { ...serviceEnv, ...limits } })
   const url = await service.listening()
   const login = ['login', '--url', url, '--email', adminEmail, '--password-stdin']
   expect(await home.run(login, { input: adminPassword })).toMatchObject({ code: 0 })

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { ServeProcess, told } from '../daemon/process.ts'
+import { ServeProcess, serviceEnv } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 import { adminPassword } from '../harness.ts'
 import { root } from '../laws/imports.ts'
@@ -42,7 +42,7 @@ describe('the first walk of the README', () => {
       const port = isUpdate ? '3000' : '0'
       const service = new ServeProcess(
         { dataDir },
-        { env: { ...told, SVC_ADMIN_EMAIL: 'admin@localhost', PORT: port } },
+        { env: { ...serviceEnv, SVC_ADMIN_EMAIL: 'admin@localhost', PORT: port } },
       )
       const url = await service.listening()
       const walked = await recordWalk(walk, { url, dataDir, password: adminPassword })

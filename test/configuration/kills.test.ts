@@ -9,7 +9,7 @@ import { ApiError } from '../../src/core/client.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { connectionsGone } from '../daemon/connections-gone.ts'
-import { type Place, ServeProcess, told } from '../daemon/process.ts'
+import { type Place, ServeProcess, serviceEnv } from '../daemon/process.ts'
 import { inTurn } from '../databases.ts'
 import { depth, isSoak, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn } from '../harness.ts'
@@ -150,7 +150,7 @@ inTurn((kind, open) => {
 
     /** The state after the process has killed itself there, and what it said. */
     const killedAt = async (step: string) => {
-      const env = { ...told, KILLED_AT: step, NODE_OPTIONS: `--import=${hook}` }
+      const env = { ...serviceEnv, KILLED_AT: step, NODE_OPTIONS: `--import=${hook}` }
       const service = new ServeProcess(database, { env })
       const client = clientOf(await service.listening(), await newToken(token))
       const body = { ...ask(after), version, revision: step }

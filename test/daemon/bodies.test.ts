@@ -10,7 +10,7 @@ import { serviceOn } from '../harness.ts'
 import { bytesOf } from '../laws/wire.ts'
 import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
-import { ServeProcess, told, until } from './process.ts'
+import { ServeProcess, serviceEnv, until } from './process.ts'
 
 const mebi = 1024 * 1024
 const metricsToken = 'a token for metrics'
@@ -33,7 +33,7 @@ async function served(env: Record<string, string> = {}) {
   const service = await serviceOn(place)
   const { orgs } = await buildWorld(service)
   await service.close()
-  const child = new ServeProcess(place, { env: { ...told, METRICS_TOKEN: metricsToken, ...env } })
+  const child = new ServeProcess(place, { env: { ...serviceEnv, METRICS_TOKEN: metricsToken, ...env } })
   const url = await child.listening()
   const post = async ({ agentId, agentToken }: Agent, what: string, body: Buffer | string, gzip = false) => {
     const reply = await request(`${url}/api/v1/agents/${agentId}/${what}`, {

@@ -4,7 +4,7 @@ import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
 import { type LossyProxy, lossyProxy } from '../storage/packet-loss-proxy.ts'
 import { buildWorld } from '../world.ts'
-import { ServeProcess, told } from './process.ts'
+import { ServeProcess, serviceEnv } from './process.ts'
 import { send } from './request.ts'
 import { pause, Writers } from './writers.ts'
 
@@ -17,7 +17,7 @@ async function serviceUnderLoad(between?: (databaseUrl: string) => Promise<Lossy
   await first.close()
   const proxy = await between?.(server.databaseUrl)
   const place = { dataDir, databaseUrl: proxy?.databaseUrl ?? server.databaseUrl }
-  const env = { ...told, DATABASE_STATEMENT_TIMEOUT_MS: '3000' }
+  const env = { ...serviceEnv, DATABASE_STATEMENT_TIMEOUT_MS: '3000' }
   const service = new ServeProcess(place, proxy ? { env } : {})
   const url = await service.listening()
   const all = [new Writers(tokens.bakery, orgs.bakery.id), new Writers(tokens.harbor, orgs.harbor.id)]

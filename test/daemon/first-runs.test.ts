@@ -5,7 +5,7 @@ import { isSoak } from '../depth.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
-import { ServeProcess, told, until } from './process.ts'
+import { ServeProcess, serviceEnv, until } from './process.ts'
 
 /** Work that is done so rarely that a service which is started anew each night would never come to it. */
 const rareSeconds = 600
@@ -74,7 +74,7 @@ it('processes that start together do not do it at the same moment', () => {
 
 describe.runIf(isSoak)('a real process, in the soak', () => {
   it('has done all of it within two minutes', { timeout: 180_000 }, async () => {
-    const env = { ...told, METRICS_TOKEN: metricsToken }
+    const env = { ...serviceEnv, METRICS_TOKEN: metricsToken }
     const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
     const url = await service.listening()
     await until(async () => (await rareLoops(url)).waiting.length === 0, 120_000)

@@ -10,7 +10,7 @@ import { metricValues } from '../metric-values.ts'
 import { heldCheck } from '../storage/integrity-process.ts'
 import { buildWorld } from '../world.ts'
 import { asking, damaged } from './damage.ts'
-import { type Place, ServeProcess, told } from './process.ts'
+import { type Place, ServeProcess, serviceEnv } from './process.ts'
 import { send } from './request.ts'
 
 const token = 'a token for metrics, of thirty-two bytes'
@@ -130,7 +130,7 @@ it('a check has a deadline, after which its verdict is unknown', async () => {
 
 it('requests are answered during a check, and SIGTERM ends both', async () => {
   const place = await openSqlite()
-  const service = new ServeProcess(place, { env: { ...told, ...every(1) } })
+  const service = new ServeProcess(place, { env: { ...serviceEnv, ...every(1) } })
   const { ready } = probesOf(await service.listening())
   const held = await heldCheck(place.dataDir)
   // Each readiness request reads and writes.
@@ -146,7 +146,7 @@ it('requests are answered during a check, and SIGTERM ends both', async () => {
 
 it('a second signal, which ends the process at once, leaves no check behind', async () => {
   const place = await openSqlite()
-  const service = new ServeProcess(place, { env: { ...told, ...every(1) } })
+  const service = new ServeProcess(place, { env: { ...serviceEnv, ...every(1) } })
   const { port } = new URL(await service.listening())
   // A request whose body does not arrive keeps the first signal waiting.
   const slow = connect(Number(port), '127.0.0.1').on('error', () => {})

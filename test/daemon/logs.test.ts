@@ -4,15 +4,15 @@ import { api } from '../../src/api.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { inTurn } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf } from '../harness.ts'
-import { ServeProcess, told } from './process.ts'
+import { ServeProcess, serviceEnv } from './process.ts'
 import { machine, send } from './request.ts'
 
 inTurn((_, open) => {
   it('no secret of a whole session is in the debug log or the database', async () => {
     const database = await open()
-    const service = new ServeProcess(database, { env: { ...told, LOG_LEVEL: 'debug' } })
+    const service = new ServeProcess(database, { env: { ...serviceEnv, LOG_LEVEL: 'debug' } })
     const url = await service.listening()
-    const secrets: string[] = [...Object.values(told).filter((value) => value !== adminEmail)]
+    const secrets: string[] = [...Object.values(serviceEnv).filter((value) => value !== adminEmail)]
     const remember = <T extends string>(value: T): T => {
       expect(value.length).toBeGreaterThanOrEqual(6)
       secrets.push(value)

@@ -4,7 +4,7 @@ import { temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
 import { buildWorld } from '../world.ts'
-import { ServeProcess, told } from './process.ts'
+import { ServeProcess, serviceEnv } from './process.ts'
 import { send } from './request.ts'
 
 const token = 'YJke2C/PB6ZHQF0hW+OJAgV7Lobb3I4S1Hd2SMRVA1s='
@@ -15,7 +15,7 @@ async function begin() {
   const first = await serviceOn(place)
   const { tokens } = await buildWorld(first)
   await first.close()
-  const service = new ServeProcess(place, { env: { ...told, METRICS_TOKEN: token } })
+  const service = new ServeProcess(place, { env: { ...serviceEnv, METRICS_TOKEN: token } })
   const url = await service.listening()
   const scrape = async () => {
     const reply = await fetch(`${url}/metrics`, {

@@ -15,7 +15,7 @@ import { freePort } from '../postgres.ts'
 import { buildWorld } from '../world.ts'
 import { svc } from './backup/binary.ts'
 import { movingAddress } from './moving-address.ts'
-import { failedStart, ServeProcess, told, until } from './process.ts'
+import { failedStart, ServeProcess, serviceEnv, until } from './process.ts'
 import { send } from './request.ts'
 import { Writers } from './writers.ts'
 
@@ -118,13 +118,16 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
     const databaseUrl = await pgbouncer(direct!, 'transaction')
     const examined = async (DATABASE_DIRECT_URL: string) => {
       const dataDir = await temporaryFolder()
-      const env = { ...told, DATABASE_DIRECT_URL }
+      const env = { ...serviceEnv, DATABASE_DIRECT_URL }
       const { stdout } = await svc(['doctor', '--offline', '--json'], { dataDir, databaseUrl }, env)
       const { findings } = JSON.parse(stdout) as { findings: { check: string; message: string }[] }
       return findings.filter(({ check }) => check === 'pooler').map(({ message }) => message)
     }
     const refused = async (DATABASE_DIRECT_URL: string) => {
-      const { code, stderr } = await failedStart({ databaseUrl }, { env: { ...told, DATABASE_DIRECT_URL } })
+      const { code, stderr } = await failedStart(
+        { databaseUrl },
+        { env: { ...serviceEnv, DATABASE_DIRECT_URL } },
+      )
       expect([code, stderr.trim().split('\n').length]).toEqual([1, 1])
       return stderr
     }
@@ -143,7 +146,7 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
       await first.close()
       const databaseUrl = await pgbouncer(direct!, mode)
       const place = async () => ({ dataDir: await temporaryFolder(), databaseUrl })
-      const env = { ...told, ...(mode === 'transaction' && { DATABASE_DIRECT_URL: direct! }) }
+      const env = { ...serviceEnv, ...(mode === 'transaction' && { DATABASE_DIRECT_URL: direct! }) }
       const services = [new ServeProcess(await place(), { env }), new ServeProcess(await place(), { env })]
       const urls = await Promise.all(services.map((one) => one.listening(60_000)))
       const writers = [new Writers(tokens.bakery, orgs.bakery.id), new Writers(tokens.harbor, orgs.harbor.id)]
@@ -174,7 +177,10 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
       const standby = await primary.synchronousStandby()
       const direct = await movingAddress(primary.databaseUrl)
       const between = await pooler(primary.databaseUrl, mode)
-      const env = { ...told, ...(mode === 'transaction' && { DATABASE_DIRECT_URL: direct.databaseUrl }) }
+      const env = {
+        ...serviceEnv,
+        ...(mode === 'transaction' && { DATABASE_DIRECT_URL: direct.databaseUrl }),
+      }
       const service = new ServeProcess({ dataDir, databaseUrl: between.url }, { env })
       const url = await service.listening(60_000)
       const ready = () => send<{ checks: { database: string } }>(url, 'GET', '/health/ready')

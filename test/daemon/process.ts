@@ -21,7 +21,7 @@ type Options = {
 }
 
 /** The environment of a service in a test, unless the test is about a missing variable. */
-export const told = {
+export const serviceEnv = {
   ...testSecrets,
   // What the services of tests in this process derive: each start would warn of one that is not set.
   AUDIT_SIGNING_KEY: readConfig({ ...testSecrets, SVC_DATA_DIR: '/nowhere' }).secrets.auditSigning,
@@ -38,7 +38,7 @@ export class ServeProcess {
 
   constructor(
     { dataDir, databaseUrl }: Place,
-    { args = [], env = told, stderr, program = binary, within = [] }: Options = {},
+    { args = [], env = serviceEnv, stderr, program = binary, within = [] }: Options = {},
   ) {
     const [command = '', ...words] = [...within, process.execPath, program, 'serve', ...args]
     this.#child = spawn(command, words, {

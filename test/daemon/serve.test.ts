@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { everyDatabase, inTurn, temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn } from '../harness.ts'
-import { failedStart, ServeProcess, told, until } from './process.ts'
+import { failedStart, ServeProcess, serviceEnv, until } from './process.ts'
 import { send } from './request.ts'
 
 const login = { body: { email: adminEmail, password: adminPassword } }
@@ -67,7 +67,7 @@ describe('the output of svc serve', () => {
   })
 
   it('names PUBLIC_URL to those who sign in', async () => {
-    const env = { ...told, PUBLIC_URL: 'https://svc.example.com' }
+    const env = { ...serviceEnv, PUBLIC_URL: 'https://svc.example.com' }
     const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
     const url = await service.listening()
     await service.stop()
@@ -87,7 +87,7 @@ describe('the output of svc serve', () => {
     const args = ['--data-dir', dataDir, '--host', '127.0.0.2', '--port', '0']
     const service = new ServeProcess(
       { dataDir: unused },
-      { args, env: { ...told, PORT: '1', HOST: '127.0.0.3' } },
+      { args, env: { ...serviceEnv, PORT: '1', HOST: '127.0.0.3' } },
     )
     expect(new URL(await service.listening()).hostname).toBe('127.0.0.2')
     await until(() => service.stderr.includes(`Data: ${dataDir}\n`))

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '../databases.ts'
-import { ServeProcess, told, until } from './process.ts'
+import { ServeProcess, serviceEnv, until } from './process.ts'
 
 const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
 const lacking = ['systemd-notify', 'python3'].filter((program) => !has(program))
@@ -37,7 +37,7 @@ describe.skipIf(lacking.length > 0)(
   () => {
     it('say that the service listens, that it is not stuck, and that it ends', async () => {
       const { socket, lines, count } = await systemd()
-      const env = { ...told, NOTIFY_SOCKET: socket, WATCHDOG_USEC: '600000' }
+      const env = { ...serviceEnv, NOTIFY_SOCKET: socket, WATCHDOG_USEC: '600000' }
       const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
       const url = await service.listening(40_000)
       await until(() => count('READY=1') > 0 && count('WATCHDOG=1') > 2)
@@ -53,7 +53,7 @@ describe.skipIf(lacking.length > 0)(
 
     it('are not sent by another process than the one that systemd watches', async () => {
       const { socket, count } = await systemd()
-      const env = { ...told, NOTIFY_SOCKET: socket, WATCHDOG_USEC: '100000', WATCHDOG_PID: '1' }
+      const env = { ...serviceEnv, NOTIFY_SOCKET: socket, WATCHDOG_USEC: '100000', WATCHDOG_PID: '1' }
       const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
       await service.listening(40_000)
       await until(() => count('READY=1') > 0)
@@ -69,7 +69,7 @@ it('a service whose messages do not reach systemd serves on, and logs that once'
   writeFileSync(join(folder, 'systemd-notify'), '#!/bin/sh\nexit 1\n')
   chmodSync(join(folder, 'systemd-notify'), 0o755)
   const PATH = `${folder}:${process.env.PATH}`
-  const env = { ...told, PATH, NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '100000' }
+  const env = { ...serviceEnv, PATH, NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '100000' }
   const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
   const url = await service.listening(40_000)
   const failures = () => service.stderr.match(/systemd-notify failed/g)?.length ?? 0

@@ -10,7 +10,7 @@ import { failWrites } from '../laws/failing-writes.ts'
 import { productSources } from '../laws/imports.ts'
 import { buildWorld } from '../world.ts'
 import { addPerson, addTenant, enrolFactor, login, password, post, signIn } from './people.ts'
-import { ServeProcess, told } from './process.ts'
+import { ServeProcess, serviceEnv } from './process.ts'
 import { machine, send } from './request.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
@@ -79,7 +79,7 @@ inTurn((_, open) => {
 
     it('gives nothing back to those who have the process killed', async () => {
       const { dataDir, databaseUrl } = await open()
-      const env = { ...told, RATE_LIMIT_ENROLL_IP: '4/3600' }
+      const env = { ...serviceEnv, RATE_LIMIT_ENROLL_IP: '4/3600' }
       const place = { dataDir, databaseUrl }
       const admitted = async (url: string, times: number) =>
         (await Promise.allSettled(numbers(times).map(() => enroll(url)))).flatMap((one) =>

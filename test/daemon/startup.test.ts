@@ -12,7 +12,7 @@ import { api } from '../../src/api.ts'
 import { inTurn, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
-import { failedStart, type Place, ServeProcess, told, until } from './process.ts'
+import { failedStart, type Place, ServeProcess, serviceEnv, until } from './process.ts'
 
 /** A failed start prints one line, without internals, and exits with 1. */
 const oneLine = (about: RegExp) => ({
@@ -26,12 +26,12 @@ describe('a setting', () => {
   it('that is empty or blank counts as not set, whichever it is', () => {
     const manual = readFileSync(new URL('../../man/svc-serve.8.md', import.meta.url), 'utf8')
     const rows = [...manual.matchAll(/^\| ([A-Z][A-Z0-9_, ]+) \|/gm)].map(([, names]) => names!)
-    const all = rows.flatMap((names) => names.split(', ')).filter((name) => !(name in told))
+    const all = rows.flatMap((names) => names.split(', ')).filter((name) => !(name in serviceEnv))
     expect(all).toEqual(expect.arrayContaining(['HOST', 'SVC_DATA_DIR', 'LOG_LEVEL', 'DATABASE_POOL_SIZE']))
-    const unset = readConfig(told)
+    const unset = readConfig(serviceEnv)
     for (const name of all)
       for (const empty of ['', ' '])
-        expect([name, readConfig({ ...told, [name]: empty })]).toEqual([name, unset])
+        expect([name, readConfig({ ...serviceEnv, [name]: empty })]).toEqual([name, unset])
     expect(unset.host).toBe('127.0.0.1')
     expect(unset.dataDir).toMatch(/\/data$/)
   })
@@ -40,13 +40,13 @@ describe('a setting', () => {
     [{ SVC_ADMIN_EMAIL: 'garbage' }, 'SVC_ADMIN_EMAIL must be an e-mail address'],
     [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of fatal, error'],
   ])('%o is refused with an error that names it', (env, message) => {
-    expect(() => readConfig({ ...told, ...env })).toThrow(message)
+    expect(() => readConfig({ ...serviceEnv, ...env })).toThrow(message)
   })
 
   it('read from an empty file is refused', async () => {
     const file = join(await temporaryFolder(), 'secret')
     await writeFile(file, '\n')
-    const env = { ...told, METRICS_TOKEN_FILE: file }
+    const env = { ...serviceEnv, METRICS_TOKEN_FILE: file }
     expect(() => readConfig(env)).toThrow(
       `METRICS_TOKEN_FILE names an empty file: ${file} must contain METRICS_TOKEN`,
     )
@@ -97,7 +97,7 @@ describe('an unusable database is one clear line and exit 1', () => {
   })
 
   it.each(['no such host', '192.0.2.1'])('for HOST=%s, which is no address of this machine', async (HOST) => {
-    const start = await failedStart({ dataDir: await temporaryFolder() }, { env: { ...told, HOST } })
+    const start = await failedStart({ dataDir: await temporaryFolder() }, { env: { ...serviceEnv, HOST } })
     expect(start).toMatchObject(oneLine(/is no address of this machine \(E[A-Z_]+\)\. Set HOST/))
   })
 
@@ -114,7 +114,7 @@ describe('an unusable database is one clear line and exit 1', () => {
       changed((url) => (url.pathname = '/nowhere')),
       changed((url) => (url.port = '1')),
     ]
-    const env = { ...told, DATABASE_WAIT_SECONDS: '0' }
+    const env = { ...serviceEnv, DATABASE_WAIT_SECONDS: '0' }
     const starts = await Promise.all(urls.map((databaseUrl) => failedStart({ databaseUrl }, { env })))
     for (const start of starts) {
       expect(start).toMatchObject(oneLine(/./))
@@ -278,7 +278,10 @@ describe('secrets', () => {
       /^AUDIT_SIGNING_KEY must be 32 random bytes/,
     )
     const folder = await temporaryFolder()
-    const service = new ServeProcess({ dataDir: folder }, { env: { ...told, ...given, LOG_LEVEL: 'warn' } })
+    const service = new ServeProcess(
+      { dataDir: folder },
+      { env: { ...serviceEnv, ...given, LOG_LEVEL: 'warn' } },
+    )
     await service.listening()
     await service.stop()
     expect(service.stderr).toContain('JWT_SECRET, ENROLLMENT_KEY_PEPPER must be 32 random bytes each')
@@ -294,7 +297,11 @@ describe('secrets', () => {
 
   it('are read from the files that *_FILE variables name', async () => {
     const { dataDir, databaseUrl } = await openMigrated('postgres')
-    const all = { ...told, AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'), DATABASE_URL: databaseUrl! }
+    const all = {
+      ...serviceEnv,
+      AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'),
+      DATABASE_URL: databaseUrl!,
+    }
     const env: Record<string, string> = { NODE_ENV: 'production' }
     for (const [name, value] of Object.entries(all)) {
       const file = join(dataDir, name)
@@ -350,8 +357,12 @@ describe('secrets', () => {
 })
 
 describe('a secret that another one serves as', () => {
-  const { ENROLLMENT_KEY_PEPPER: _pepper, AUDIT_SIGNING_KEY: _signing, ...lacking } = told
-  const complete = { ...told, AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'), NODE_ENV: 'production' }
+  const { ENROLLMENT_KEY_PEPPER: _pepper, AUDIT_SIGNING_KEY: _signing, ...lacking } = serviceEnv
+  const complete = {
+    ...serviceEnv,
+    AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'),
+    NODE_ENV: 'production',
+  }
   const startWith = async (place: Place, env: Record<string, string>) => {
     const service = new ServeProcess(place, { env: { ...env, LOG_LEVEL: 'warn' } })
     await service.listening()
@@ -502,7 +513,7 @@ describe('a Postgres that is not up yet', () => {
     await new Promise((resolve) => server.close(resolve))
     const late = new URL(databaseUrl!)
     late.port = String(free)
-    const env = { ...told, DATABASE_WAIT_SECONDS: '30' }
+    const env = { ...serviceEnv, DATABASE_WAIT_SECONDS: '30' }
     const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: late.href }, { env })
     await until(() => service.stderr.includes('waiting for the database'), 10_000)
     await listen(free)
@@ -517,7 +528,7 @@ describe('a Postgres that is not up yet', () => {
       ['SIGTERM', 143],
       ['SIGINT', 130],
     ] as const) {
-      const env = { ...told, DATABASE_WAIT_SECONDS: '30' }
+      const env = { ...serviceEnv, DATABASE_WAIT_SECONDS: '30' }
       const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl }, { env })
       await until(() => service.stderr.includes('waiting for the database'), 10_000)
       service.kill(signal)

@@ -15,7 +15,7 @@ import { receiver } from '../webhooks/receiver.ts'
 import { handOn, stage } from '../webhooks/webhook-fixture.ts'
 import { systemToken } from '../world.ts'
 import { collector } from './collector.ts'
-import { failedStart, ServeProcess, told, until } from './process.ts'
+import { failedStart, ServeProcess, serviceEnv, until } from './process.ts'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
@@ -315,7 +315,7 @@ describe('svc serve', () => {
   async function served(env: Record<string, string>) {
     const { dataDir } = await openMigrated('sqlite')
     const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(spy)}`
-    const service = new ServeProcess({ dataDir }, { env: { ...told, NODE_OPTIONS, ...env } })
+    const service = new ServeProcess({ dataDir }, { env: { ...serviceEnv, NODE_OPTIONS, ...env } })
     await health(await service.listening(), { 'x-request-id': 'mine' })
     await until(() => service.stderr.includes('"requestId":"mine"'), 15_000)
     expect((await service.stop()).code).toBe(0)
@@ -376,7 +376,7 @@ describe('svc serve', () => {
     }
     const [env, message] = wrong[2]!
     expect(
-      await failedStart({ dataDir: await temporaryFolder() }, { env: { ...told, ...env } }),
+      await failedStart({ dataDir: await temporaryFolder() }, { env: { ...serviceEnv, ...env } }),
     ).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(message),

@@ -6,7 +6,7 @@ import Database from 'better-sqlite3'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { listening } from '../cli/network.ts'
 import { binary, Home, noTerminal } from '../cli/run.ts'
-import { told, until } from '../daemon/process.ts'
+import { serviceEnv, until } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 import { secret, signedHeaders } from '../webhooks/signed.ts'
 import { alone, files, local } from './command-lines.ts'
@@ -151,7 +151,7 @@ describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of'
   it('svc serve', async () => {
     const dataDir = await temporaryFolder()
     const port = await freePort()
-    const env = { ...told, SVC_DATA_DIR: dataDir, PORT: port, LOG_LEVEL: 'trace', NO_COLOR: '1' }
+    const env = { ...serviceEnv, SVC_DATA_DIR: dataDir, PORT: port, LOG_LEVEL: 'trace', NO_COLOR: '1' }
     const service = at('serve', [], env)
     await service.has('listening on')
     const said = hostile.replace('\r\n', '')

@@ -9,7 +9,7 @@ import { readBackups } from '../../daemon/backup/settings.ts'
 import { execution, uid } from '../../packaging/image.ts'
 import { Home } from '../cli/run.ts'
 import { kinds } from '../daemon/backup/filled.ts'
-import { ServeProcess, told } from '../daemon/process.ts'
+import { ServeProcess, serviceEnv } from '../daemon/process.ts'
 import { openEmpty, temporaryFolder } from '../databases.ts'
 import { freePort } from '../postgres.ts'
 import { blocksOf, replaced, textOf } from './guide.ts'
@@ -259,7 +259,7 @@ describe.each(kinds)('a service with the settings of a container, on %s', (kind)
     if (database.databaseUrl) writeFileSync(join(credentials, 'DATABASE_URL'), `${database.databaseUrl}\n`)
     const port = String(await freePort())
     const env = {
-      ...Object.fromEntries(Object.keys(told).map((name) => [name, ''])),
+      ...Object.fromEntries(Object.keys(serviceEnv).map((name) => [name, ''])),
       ...imageEnv,
       PATH: process.env.PATH!,
       HOME: database.dataDir,

@@ -7,7 +7,7 @@ import { api } from '../../src/api.ts'
 import { putRelease } from '../agents/directory.ts'
 import { releaseKey, signedRelease } from '../agents/signed-release.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { ServeProcess, told, until } from '../daemon/process.ts'
+import { ServeProcess, serviceEnv, until } from '../daemon/process.ts'
 import { openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
@@ -42,7 +42,7 @@ const startService = async (n: 0 | 1) => {
   const place = { dataDir: await temporaryFolder(), databaseUrl: database.databaseUrl }
   const service = new ServeProcess(place, {
     env: {
-      ...told,
+      ...serviceEnv,
       PORT: String(ports[n]),
       PUBLIC_URL: 'https://svc.test',
       TRUST_PROXY_HEADERS: 'true',

@@ -7,7 +7,7 @@ import { type Migration, migrate, pendingMigrations } from '../../src/storage/mi
 import type { MigrationWait } from '../../src/storage/migration-wait.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { Home } from '../cli/run.ts'
-import { failedStart, told, until } from '../daemon/process.ts'
+import { failedStart, serviceEnv, until } from '../daemon/process.ts'
 import { openEmpty, openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -115,7 +115,7 @@ describe('a migration of a table that an idle transaction has locked', () => {
     expect(failed.stderr).toContain(
       `Error: Migration 0058_ended_alerts waited 1 s for a lock of pid ${pid} (`,
     )
-    const start = await failedStart({ dataDir, databaseUrl }, { env: { ...told, ...env } })
+    const start = await failedStart({ dataDir, databaseUrl }, { env: { ...serviceEnv, ...env } })
     expect(start.code).toBe(1)
     expect(start.stderr).toContain(waiting)
     expect(start.stderr).toContain(`svc serve: Migration 0058_ended_alerts waited 1 s`)

@@ -7,7 +7,7 @@ import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { testCertificate } from '../cli/network.ts'
 import { emptyPlace, type Place, withStorage } from '../daemon/backup/filled.ts'
-import { failedStart, ServeProcess, told, until } from '../daemon/process.ts'
+import { failedStart, ServeProcess, serviceEnv, until } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 import { sourcesWith } from '../storage/migration-files.ts'
 import { receiver } from '../webhooks/receiver.ts'
@@ -21,7 +21,7 @@ import { about, programBefore } from './version-before.ts'
 const certificate = testCertificate()
 
 const env = () => ({
-  ...told,
+  ...serviceEnv,
   ENABLE_2FA: 'false',
   OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
   OUTBOUND_CA_FILE: certificate.file,

@@ -9,7 +9,7 @@ import type { Storage } from '../../src/storage/open.ts'
 import { happening } from '../audit/rows.ts'
 import { testCertificate } from '../cli/network.ts'
 import { emptyPlace, fillEmptyTables, kinds, type Place, withStorage } from '../daemon/backup/filled.ts'
-import { ServeProcess, told, until } from '../daemon/process.ts'
+import { ServeProcess, serviceEnv, until } from '../daemon/process.ts'
 import { readChain } from '../daemon/request.ts'
 import { depth } from '../depth.ts'
 import { schemaOf } from '../laws/schema.ts'
@@ -24,7 +24,7 @@ const devices = depth(250, 10_000)
 
 const certificate = testCertificate()
 const env = {
-  ...told,
+  ...serviceEnv,
   ENABLE_2FA: 'false',
   OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
   OUTBOUND_CA_FILE: certificate.file,

@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import type { testCertificate } from '../cli/network.ts'
-import { type Place, ServeProcess, told, until } from '../daemon/process.ts'
+import { type Place, ServeProcess, serviceEnv, until } from '../daemon/process.ts'
 import { send } from '../daemon/request.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { systemToken } from '../world.ts'
@@ -45,7 +45,7 @@ const isLogin = ({ type }: Answered) => type === 'user.login'
 
 /** The real service in its own process, which may reach the receivers on this machine. */
 export async function started(place: Place, certificate: Certificate) {
-  const env = { ...told, ...reaching(certificate), LOG_LEVEL: 'error' }
+  const env = { ...serviceEnv, ...reaching(certificate), LOG_LEVEL: 'error' }
   const service = new ServeProcess(place, { env })
   return { service, url: await service.listening() }
 }

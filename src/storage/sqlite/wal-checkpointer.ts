@@ -27,14 +27,14 @@ export class WalCheckpointer {
   readonly #writer: Database
   readonly #status
   #thread: Worker | undefined
-  #state: 'resting' | 'copying' | 'copied' | 'finishing' = 'resting'
+  #state: 'idle' | 'copying' | 'copied' | 'finishing' = 'idle'
   #finished: (() => void) | undefined
   /** Pending while the last pages are copied. */
   finishing: Promise<void> | undefined
   /** Length of the log when it was last copied. */
   #copiedLength = 0
   /** Length at which it is made to start over; twice as long after each attempt, which a long reader may defeat. */
-  #startOverAt = maxFrames
+  #restartAt = maxFrames
   #checkedAt = Number.NEGATIVE_INFINITY
 
   constructor(file: string, writer: Database) {
@@ -47,7 +47,7 @@ export class WalCheckpointer {
   go(): void {
     try {
       if (this.#state === 'copied') this.#finish()
-      else if (this.#state === 'resting' && this.#isDue()) this.#ask()
+      else if (this.#state === 'idle' && this.#isDue()) this.#startCopying()
     } catch {
       // The pages are as safe in the log, and are copied after another transaction.
     }
@@ -67,10 +67,10 @@ export class WalCheckpointer {
     return log - this.#copiedLength >= checkpointFrames
   }
 
-  #ask(): void {
+  #startCopying(): void {
     this.#thread ??= this.#start()
     this.#state = 'copying'
-    this.#thread.postMessage('most')
+    this.#thread.postMessage('copy')
   }
 
   #finish(): void {
@@ -81,8 +81,8 @@ export class WalCheckpointer {
     // The writer waits: the process must not end meanwhile.
     this.#thread!.ref()
     const { log } = this.#status.get()!
-    this.#thread!.postMessage(log < this.#startOverAt ? 'rest' : 'start over')
-    if (log >= this.#startOverAt) this.#startOverAt = 2 * log
+    this.#thread!.postMessage(log < this.#restartAt ? 'finish' : 'restart')
+    if (log >= this.#restartAt) this.#restartAt = 2 * log
   }
 
   #start(): Worker {
@@ -90,28 +90,28 @@ export class WalCheckpointer {
     thread.unref()
     thread.on('message', (status: WalStatus | undefined) => {
       // Seen of a thread that was ending: nothing is known of the log, and a later write asks again.
-      if (status === undefined) return this.#rest()
+      if (status === undefined) return this.#becomeIdle()
       const { log } = status
-      if (log < maxFrames) this.#startOverAt = maxFrames
+      if (log < maxFrames) this.#restartAt = maxFrames
       if (this.#state === 'copying') {
         this.#state = 'copied'
         if (!this.#writer.inTransaction) this.go()
       } else {
         this.#copiedLength = log
-        this.#rest()
+        this.#becomeIdle()
       }
     })
     // Whatever stopped it, the next thread tries again; until then SQLite itself copies a very long log.
     thread.on('error', () => {})
     thread.on('exit', () => {
       this.#thread = undefined
-      this.#rest()
+      this.#becomeIdle()
     })
     return thread
   }
 
-  #rest(): void {
-    this.#state = 'resting'
+  #becomeIdle(): void {
+    this.#state = 'idle'
     this.#thread?.unref()
     this.finishing = undefined
     this.#finished?.()

@@ -4,14 +4,14 @@ import { currentTrace } from '../../storage/trace.ts'
 import { checkOrg } from '../../tenancy/store.ts'
 import { getSummary } from '../store.ts'
 import type * as contract from './contract.ts'
-import * as askedFor from './requested.ts'
+import * as requested from './requested.ts'
 import { checkRetriable, testPayload } from './rules.ts'
 import * as store from './store.ts'
 
 type Deliveries = typeof contract.webhookDeliveries
 
 /** Most deliveries sent again by one replay request: a transaction of some milliseconds. */
-const replayed = 500
+const maxReplayed = 500
 
 export const webhookDeliveries: HandlersOf<Deliveries> = {
   async list({ db, readQuery, scope, params, query }) {
@@ -34,7 +34,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)
     const { event, payload = testPayload(webhookId, now) } = body
     const [id, eventId] = [newId(), newId()]
-    await askedFor.insertRequested(db, { id, webhookId, orgId, event, eventId, payload, now })
+    await requested.insertRequested(db, { id, webhookId, orgId, event, eventId, payload, now })
     currentTrace()?.published({ id: eventId, type: event, orgId })
     note({ orgId, resourceName: name, details: { deliveryId: id, event } })
     const delivery = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
@@ -46,7 +46,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     const delivery = await store.lockDelivery(db, scope, { webhookId, id: params.deliveryId })
     checkRetriable(delivery)
     const { id: retryOf, orgId, event, eventId } = delivery
-    const [id] = await askedFor.resendDeliveries(db, scope, {
+    const [id] = await requested.resendDeliveries(db, scope, {
       webhookId,
       ids: [retryOf],
       isActive,
@@ -63,18 +63,18 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
     async prepare({ storage, scope, params, body }) {
       await getSummary(storage.read, scope, params.id)
       // Deliveries created meanwhile, also by this replay, are excluded: otherwise it would never end.
-      const through = body.through ?? (await askedFor.lastSequence(storage.read, scope, params.id))
+      const through = body.through ?? (await requested.lastSequence(storage.read, scope, params.id))
       const range = { ...body, through }
       return {
         through,
-        found: await askedFor.findForReplay(storage.heavy, scope, params.id, range, replayed + 1),
+        found: await requested.findForReplay(storage.heavy, scope, params.id, range, maxReplayed + 1),
       }
     },
     async run({ db, scope, params, body, now, note }, { found, through }) {
       const { id: webhookId, orgId, name, isActive } = await getSummary(db, scope, params.id)
-      const part = found.slice(0, replayed)
+      const part = found.slice(0, maxReplayed)
       const ids = part.map(({ id }) => id)
-      const { length: deliveries } = await askedFor.resendDeliveries(db, scope, {
+      const { length: deliveries } = await requested.resendDeliveries(db, scope, {
         webhookId,
         ids,
         isActive,
@@ -83,7 +83,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
       })
       const { since = null, until = null, status = null } = body
       note({ orgId, resourceName: name, details: { deliveries, since, until, status } })
-      const nextAfter = found.length > replayed ? part.at(-1)!.seq : null
+      const nextAfter = found.length > maxReplayed ? part.at(-1)!.seq : null
       return { message: `${deliveries} deliveries queued`, deliveries, nextAfter, through }
     },
   }),

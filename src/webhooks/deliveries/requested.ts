@@ -42,7 +42,7 @@ export async function insertRequested(
       event_at: eventAt,
       payload: JSON.stringify(payload),
       created_at: now,
-      ...afresh(now),
+      ...pendingColumns(now),
     })
     .execute()
   await db
@@ -53,7 +53,7 @@ export async function insertRequested(
 }
 
 /** Column values before the first attempt, for a delivery requested by a user. */
-const afresh = (now: Instant) => ({
+const pendingColumns = (now: Instant) => ({
   status: 'pending',
   asked_for: 1,
   attempt: 0,
@@ -102,7 +102,7 @@ export async function resendDeliveries(
     .execute()
   const kept = found.filter(({ status }) => !ended.includes(status)).map(({ id }) => id)
   if (kept.length > 0)
-    await deliveriesUpdate(db, scope, webhookId).set(afresh(now)).where('id', 'in', kept).execute()
+    await deliveriesUpdate(db, scope, webhookId).set(pendingColumns(now)).where('id', 'in', kept).execute()
   let seq = queue.lastSeq
   const copies = found
     .filter(({ status }) => ended.includes(status))
@@ -126,7 +126,7 @@ async function insertRepeated(
   copies: readonly { id: string; of: string; seq: number }[],
   now: Instant,
 ): Promise<void> {
-  const { status, asked_for, attempt, due_at } = afresh(now)
+  const { status, asked_for, attempt, due_at } = pendingColumns(now)
   await db
     .insertInto('webhook_deliveries')
     .columns([

@@ -144,15 +144,15 @@ const one = (db: Db, scope: Scope, { webhookId, id }: Which) =>
 
 /** @throws not_found, also for a delivery outside the scope or of another webhook */
 export async function getDelivery(db: Db, scope: Scope, which: Which): Promise<WebhookDelivery> {
-  return found(await one(db, scope, which).executeTakeFirst())
+  return readOrThrow(await one(db, scope, which).executeTakeFirst())
 }
 
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockDelivery(db: Db, scope: Scope, which: Which): Promise<WebhookDelivery> {
-  return found(await forUpdate(one(db, scope, which)).executeTakeFirst())
+  return readOrThrow(await forUpdate(one(db, scope, which)).executeTakeFirst())
 }
 
-function found(row: PublicRow | undefined): WebhookDelivery {
+function readOrThrow(row: PublicRow | undefined): WebhookDelivery {
   if (!row) throw new Problem('not_found', 'Delivery not found')
   return read(row)
 }

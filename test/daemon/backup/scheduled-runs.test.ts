@@ -12,7 +12,7 @@ import { openStorage } from '../../../src/storage/open.ts'
 import { everyDatabase, inTurn, temporaryFolder } from '../../databases.ts'
 import { serviceOn, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
-import { ServeProcess, told, until } from '../process.ts'
+import { ServeProcess, serviceEnv, until } from '../process.ts'
 import { noDisk, smallDisk } from '../small-disk.ts'
 import { backupOf, type Place, withStorage } from './filled.ts'
 
@@ -116,7 +116,7 @@ inTurn((_, open) => {
   it('is done by a service, which keeps what its settings say', { timeout: patience }, async () => {
     const { place, target } = await opened()
     await dueSince('backup', place)
-    const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily }
+    const env = { ...serviceEnv, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily }
     const service = new ServeProcess(place, { env })
     await service.listening()
     await until(() => service.stderr.includes('a scheduled run has '), 200_000)
@@ -225,7 +225,7 @@ inTurn((_, open) => {
   it('ends with its service, and another one does it', { ...everyDatabase, timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     await dueSince('backup', place)
-    const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily, BACKUP_LIMIT_RATE: '10' }
+    const env = { ...serviceEnv, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily, BACKUP_LIMIT_RATE: '10' }
     const service = new ServeProcess(place, { env })
     await service.listening()
     await until(async () => (await drafts(target)).length === 1, 200_000)

@@ -1,7 +1,7 @@
 import { examine } from '../../../daemon/doctor/checks.ts'
 import type { Finding } from '../../../src/core/finding.ts'
 import { noLimits, testSecrets } from '../../harness.ts'
-import { type Place, told } from '../process.ts'
+import { type Place, serviceEnv } from '../process.ts'
 
 export type Env = Record<string, string | undefined>
 
@@ -12,7 +12,7 @@ export async function findingsOf(
   offline = true,
 ): Promise<Finding[]> {
   // What the services of tests derive: a key that is not set would be a finding.
-  const { AUDIT_SIGNING_KEY } = told
+  const { AUDIT_SIGNING_KEY } = serviceEnv
   const settings = {
     ...testSecrets,
     AUDIT_SIGNING_KEY,

@@ -9,7 +9,7 @@ import { hasOpenssl, testCertificate } from '../../cli/network.ts'
 import { temporaryFolder } from '../../databases.ts'
 import { replaced } from '../../operations/guide.ts'
 import { missing as missingProxy, startProxy } from '../../operations/proxy-programs.ts'
-import { ServeProcess, told } from '../process.ts'
+import { ServeProcess, serviceEnv } from '../process.ts'
 import { summaryOf } from './findings.ts'
 
 /*
@@ -48,7 +48,7 @@ describe.skipIf(why !== undefined)(`behind nginx (${why ?? 'in a network of its 
     const within = await ownNetwork()
     const dataDir = await temporaryFolder()
     const own = {
-      ...told,
+      ...serviceEnv,
       ...settings,
       PORT: String(ports.services[0]),
       PUBLIC_URL: `https://${address}:${ports.https}`,
