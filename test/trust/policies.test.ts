@@ -265,7 +265,7 @@ inTurn((_, open) => {
           checks.filter(({ ok }) => !ok).map(({ check, message }) => [check, message]),
         )
       }
-      expect(await failed('x')).toEqual({ format: expect.stringContaining('no JWT') })
+      expect(await failed('x')).toEqual({ format: expect.stringContaining('not a JWT') })
       const strange = { aud: 'x', repository_id: '8', environment: undefined, exp: 1 }
       expect(await failed(await other.token({ ...run, ...strange }, clock()))).toEqual({
         issuer: `It is of "https://gitlab.com", not of ${github}`,
