@@ -23,7 +23,7 @@ export type Configuration = {
   /** The texts that variables were part of. */
   substituted: SubstitutedText[]
   /** Fields that the document goes without, as their secrets are not at hand. */
-  leftOut: OmittedField[]
+  omitted: OmittedField[]
   /** Where a path of the request stands. */
   placeOf(path: string): Omit<FileFault, 'message'> | undefined
 }
@@ -125,7 +125,7 @@ function mergeSources(
   const document: Objects = {}
   const faults: FileFault[] = []
   const substituted: SubstitutedText[] = []
-  const leftOut: OmittedField[] = []
+  const omitted: OmittedField[] = []
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {
     const fault = (path: readonly (string | number)[], message: string) =>
@@ -165,7 +165,7 @@ function mergeSources(
           file: source.file,
           source: variables,
           fault,
-          leftOut: ([, , field], variable) => {
+          omits: ([, , field], variable) => {
             const name = String(field)
             if (!withoutSecrets || !isGuarded(section as Section, name)) return false
             unread.set(name, (unread.get(name) ?? new Set()).add(variable))
@@ -175,7 +175,7 @@ function mergeSources(
             substituted.push({ path: [section, sent, ...field], text, variables: names }),
         })
         for (const [field, names] of unread)
-          leftOut.push({ section: section as Section, object: sent, field, variables: [...names] })
+          omitted.push({ section: section as Section, object: sent, field, variables: [...names] })
         const whole = Object.entries(filled as Record<string, unknown>)
         document[section].push(Object.fromEntries(whole.filter(([field]) => !unread.has(field))))
         placesOf.push({ source, index })
@@ -186,7 +186,7 @@ function mergeSources(
     document,
     faults,
     substituted,
-    leftOut,
+    omitted,
     placeOf(path) {
       const [, section = '', at = '', ...rest] = /^body\.document/.test(path) ? path.split('.').slice(1) : []
       const found = places.get(section)?.[Number(at)]

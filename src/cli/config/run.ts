@@ -54,7 +54,7 @@ async function ask(
   culprits = false,
 ): Promise<SavedPlan> {
   const files = await readConfiguration(paths, flags)
-  const { substituted, leftOut } = files
+  const { substituted, omitted } = files
   const hidden = new VariableMasker(files.document, substituted)
   const { set, adopt = false, prune = false } = flags
   const pruneLimit = flags['prune-limit']
@@ -62,7 +62,7 @@ async function ask(
     query: await namedTenant(session, flags.partner),
     body: { set, document: files.document, adopt, prune, ...(pruneLimit !== undefined && { pruneLimit }) },
   }
-  const withoutSecrets = leftOut.map(({ variables: _, ...field }) => field)
+  const withoutSecrets = omitted.map(({ variables: _, ...field }) => field)
   const asked = {
     ...request,
     body: {
@@ -76,15 +76,15 @@ async function ask(
     throw withPlaces(hidden.failure(failure), files, hidden)
   })
   if (files.faults.length > 0) throw faultsError(files.faults)
-  return { plan: withVariables(hidden.plan(plan as Plan), leftOut), request, substituted }
+  return { plan: withVariables(hidden.plan(plan as Plan), omitted), request, substituted }
 }
 
 /** With the variables that could not be read. */
-function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly OmittedField[]): ShownPlan {
+function withVariables({ notCompared, ...plan }: Plan, omitted: readonly OmittedField[]): ShownPlan {
   if (!notCompared) return plan
   return {
     ...plan,
-    notCompared: notCompared.map((one, at) => ({ ...one, variables: leftOut[at]!.variables })),
+    notCompared: notCompared.map((one, at) => ({ ...one, variables: omitted[at]!.variables })),
   }
 }
 

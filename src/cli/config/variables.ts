@@ -22,7 +22,7 @@ type Filling = {
   source: VariableSource
   fault(path: Path, message: string): void
   /** Whether what a variable that cannot be read is part of may be left out. */
-  leftOut?(path: Path, variable: string): boolean
+  omits?(path: Path, variable: string): boolean
   /** Told of each text that a variable was part of. */
   filled?(path: Path, text: string, variables: Variable[]): void
 }
@@ -60,7 +60,7 @@ export function substituteVariables(value: unknown, path: Path, filling: Filling
     if (dollars.length > 1) return whole.slice(1)
     const read = filling.source.read(from, name, filling.file)
     if ('fault' in read) {
-      const isLeftOut = read.isAbsent === true && filling.leftOut?.(path, whole) === true
+      const isLeftOut = read.isAbsent === true && filling.omits?.(path, whole) === true
       if (!isLeftOut) filling.fault(path, read.fault)
       return whole
     }

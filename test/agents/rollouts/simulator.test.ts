@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { inTurn } from '../../databases.ts'
-import { depth, isSoak, isTried } from '../../depth.ts'
+import { depth, isSoak } from '../../depth.ts'
 import { before, begin } from './rollout-fixture.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
 
@@ -116,7 +116,7 @@ inTurn((kind, open) => {
   })
 
   describe('a version that fails', () => {
-    it.each(fates.filter((_, index) => isTried(kind, index, fates.length)))(
+    it.each(fates)(
       'because it makes agents %s is halted in its first wave, with the reason',
       async (fate, why) => {
         const { fleet, wanted } = await start()
