@@ -31,15 +31,12 @@ let turns = 0
 
 /**
  * Describes tests of what is decided above the storage: `npm test` runs each test on one of the databases, and the next on the other
- * (test/turns.ts); the soak runs all on both.
+ * (test/turns.ts); the soak runs all on both. They are not told which one it is: a test that has to know runs on both.
  */
-export function inTurn(tests: (kind: Dialect, open: Open) => void): void {
+export function inTurn(tests: (open: Open) => void): void {
   turns += 1
-  describeEvery(tests, openMigrated, ['sqlite', 'postgres'], turns)
+  describeEvery((_, open) => tests(open), openMigrated, ['sqlite', 'postgres'], turns)
 }
-
-/** Options of a test of `inTurn` whose result depends on the database all the same. */
-export const everyDatabase = { meta: { isOnEach: true } }
 
 /**
  * Describes tests of what is decided above the storage and prepared once for all of them, such as pages in a browser: on

@@ -5,14 +5,12 @@ declare module 'vitest' {
   interface TaskMeta {
     /** Suites that are the same on another database have the same number. */
     turns?: number
-    /** It runs on all databases, though the suite takes turns. */
-    isOnEach?: boolean
   }
 }
 
 /**
  * Runs the tests of `inTurn` suites: each on one of the databases and the next test on the other, and all on both in the
- * soak. A test that one of the databases alone has, or runs, is not in turn, nor is one with `everyDatabase`.
+ * soak.
  */
 export default class extends TestRunner {
   override async onBeforeRunSuite(suite: RunnerTestSuite): Promise<void> {
@@ -45,15 +43,14 @@ function runningTests(suite: RunnerTestSuite): Map<string, RunnerTestCase> {
     for (const task of tasks) {
       const name = `${prefix} > ${task.name}`
       if (task.type === 'suite') add(task.tasks, name)
-      else if (isInTurn(task)) found.set(numbered(found, name), task)
+      else if (runs(task)) found.set(numbered(found, name), task)
     }
   }
   add(suite.tasks, '')
   return found
 }
 
-const isInTurn = ({ mode, meta }: RunnerTestCase): boolean =>
-  (mode === 'run' || mode === 'queued') && !meta.isOnEach
+const runs = ({ mode }: RunnerTestCase): boolean => mode === 'run' || mode === 'queued'
 
 function numbered(taken: ReadonlyMap<string, unknown>, name: string): string {
   let number = 1
@@ -64,5 +61,7 @@ function numbered(taken: ReadonlyMap<string, unknown>, name: string): string {
 /** What a suite prepares for tests that are all skipped is not prepared. */
 function skipEmpty(suite: RunnerTestSuite): void {
   for (const task of suite.tasks) if (task.type === 'suite') skipEmpty(task)
-  if (suite.tasks.every(({ mode }) => mode === 'skip' || mode === 'todo')) suite.mode = 'skip'
+  // One without tests is at fault, and has to say so.
+  if (suite.tasks.length > 0 && suite.tasks.every(({ mode }) => mode === 'skip' || mode === 'todo'))
+    suite.mode = 'skip'
 }

@@ -5,7 +5,7 @@ import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { buildWorld } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const env = { TRUST_PROXY_HEADERS: 'true' }

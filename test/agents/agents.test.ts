@@ -6,7 +6,7 @@ import { buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -21,7 +21,7 @@ const openGate = { closure: undefined }
 
 const tooMany = expect.objectContaining({ status: 429, code: 'rate_limited' })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock()
     const settings = { METRICS_TOKEN: 'a token for metrics', TRUST_PROXY_HEADERS: 'true', ...env }

@@ -6,7 +6,7 @@ import { listen } from '../events/listener.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await begin(open)
     const { service, client, enroll, show } = stage

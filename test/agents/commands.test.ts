@@ -16,7 +16,7 @@ const failing = (status: number, code: string) => expect.objectContaining({ stat
 const collect = { type: 'collect', payload: { what: ['inventory'] } } as const
 const quieter = { type: 'set_log_level', payload: { level: 'info', durationMinutes: 5 } } as const
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })

@@ -6,7 +6,7 @@ import { begin, machine } from '../devices/device-fixture.ts'
 import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed-release.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (env?: Record<string, string>) => {
     const stage = await begin(open)
     // The devices of the world enrolled before the setting was made.

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { deviceKeyFingerprint, devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-fixture.ts'
 import { serviceOn, type TestService, testClock } from '../harness.ts'
 import { addWebhook } from '../world.ts'
@@ -18,7 +18,7 @@ const sent = async ({ storage }: TestService) => {
 }
 
 describe('the key of a machine', () => {
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     async function start() {
       const clock = testClock()
       const stage = await begin(open, { clock })

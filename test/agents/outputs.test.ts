@@ -15,7 +15,7 @@ import { metricValues } from '../metric-values.ts'
 
 const kib = 1024
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { METRICS_TOKEN: 'a token for metrics', ...env } })

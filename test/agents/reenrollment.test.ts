@@ -19,7 +19,7 @@ describe('a device that enrolls again', () => {
   })
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await begin(open)
     const { service, bakery, client, enroll } = stage

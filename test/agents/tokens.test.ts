@@ -92,7 +92,7 @@ describe('a step of a rotation', () => {
   })
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { ENROLLMENT_KEY_DEFAULT_TTL_MINUTES: '525600', ...env } })

@@ -38,7 +38,7 @@ const beats = fc.record(
 /** Changes of the device between them. */
 const states = fc.constantFrom('online', 'online', 'online', 'offline', 'maintenance', 'updating')
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })

@@ -8,7 +8,7 @@ import { testClock } from '../harness.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })

@@ -9,7 +9,7 @@ import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 const said = (status: number, message: string) => expect.objectContaining({ status, message })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

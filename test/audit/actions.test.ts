@@ -150,7 +150,7 @@ describe('the audit reports', () => {
   })
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let hand: ScenarioTools
   let line: Line

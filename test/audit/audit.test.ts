@@ -6,7 +6,7 @@ import type { Verdict } from '../../src/audit/verifier/verdict.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import { systemScope } from '../../src/core/scope.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening, recorded } from './rows.ts'
@@ -20,7 +20,7 @@ async function verify(client: Client, query: { orgId?: string } = {}): Promise<V
   return verifier.end()
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -19,7 +19,7 @@ function after(storage: Storage, answers: number, work: () => Promise<void>): St
   return { ...storage, read: storage.read.withPlugin(plugin) }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   it.each([0, 5])(
     'entries recorded between two reads of a checkpoint are no fault: a chain of %d entries',
     async (before) => {

@@ -7,7 +7,8 @@ import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { Client } from '../../src/core/client.ts'
 import { systemClock } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { isTried } from '../depth.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { partsOn, unguarded } from './chains.ts'
@@ -104,12 +105,13 @@ const damages: [what: string, damage: Damage, found: 'tampered' | 'sound'][] = [
 
 const changedHistory = { status: 409, code: 'audit_history_changed' }
 
-inTurn((name, open) => {
+onEveryDatabase((name, open) => {
   describe('a damaged database', () => {
     // Only SQLite stores text in a column of numbers.
     const texts: typeof damages =
       name === 'sqlite' ? [['a head that is not a number', head({ seq: 'x' }), 'tampered']] : []
-    it.each([...damages, ...texts])('%s gives a verdict, no reader fails', async (_name, damage, found) => {
+    const tried = [...damages, ...texts].filter((_, index) => isTried(name, index, 6))
+    it.each(tried)('%s gives a verdict, no reader fails', async (_name, damage, found) => {
       const service = await startService(open)
       const { tokens, orgs } = await buildWorld(service)
       const client: Client = service.client(tokens.acme)

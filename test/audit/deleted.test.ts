@@ -26,7 +26,7 @@ function shapeOf(entry: Endpoint): object {
   return (entry.query as { shape?: object } | undefined)?.shape ?? {}
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the audit log of a deleted organization', () => {
     const begin = async () => {
       const service = await startService(open)

@@ -43,7 +43,7 @@ describe('a CSV cell', () => {
   })
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

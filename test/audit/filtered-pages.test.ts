@@ -4,7 +4,7 @@ import { inTurn } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a filtered list of the entries of several organizations', () => {
     const start = async () => {
       const clock = testClock()

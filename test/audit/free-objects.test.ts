@@ -8,7 +8,7 @@ import { buildWorld } from '../world.ts'
 const secret = 'hush-hush-7'
 const free = { phone: '1', vpn: [{ apiToken: secret }], password: secret }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the audit entry of an object of any form', () => {
     it('hides what is taken for a secret, when it is made and when it is changed', async () => {
       const service = await startService(open)

@@ -14,7 +14,7 @@ const start = (storage: Storage, given: SigningSeeds, day: number) =>
   storage.write((tx) => recordKeys(tx, given, at(day)))
 const publicKey = (letter: string) => createSigner({} as Storage, seeds(letter)).publicKeys[0]!
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the signing keys', () => {
     it('succeed one another, so that the newest vouches for what the oldest signed', async () => {
       const { storage } = await open()

@@ -7,7 +7,7 @@ import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening } from './rows.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('entries that wait to be sealed', () => {
     it('are read by the transaction that adds them, each by who sees its chain', async () => {
       const service = await startService(open)

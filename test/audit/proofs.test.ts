@@ -28,7 +28,7 @@ function opened(note: string, keys: Buffer[]) {
   return it.checkpoint
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const database = await open()
     const service = await serviceOn(database)

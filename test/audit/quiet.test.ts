@@ -42,7 +42,7 @@ function withOtherWriters(
 const pendingOf = async ({ read }: Storage, chain: string): Promise<number> =>
   (await read.selectFrom('outbox').select('id').where('chain', '=', chain).execute()).length
 
-inTurn((_, open) => {
+inTurn((open) => {
   const [idleChain, busyChain] = [newId(), newId()]
   const others = Array.from({ length: 30 }, newId)
 

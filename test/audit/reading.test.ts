@@ -32,7 +32,7 @@ const byCursor = async (client: Client, query: Query): Promise<AuditEntry[]> => 
   }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async (options: { clock?: ReturnType<typeof testClock> } = {}) => {
     const service = await startService(open, options)
     const world = await buildWorld(service)

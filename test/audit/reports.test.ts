@@ -56,7 +56,7 @@ const tally = <T>(items: T[], of: (item: T) => string) => {
   return Object.fromEntries([...counts].sort())
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('reports', () => {
     it('equal a count over all entries, by time and by organization', async () => {
       const service = await startService(open)

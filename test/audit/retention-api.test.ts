@@ -9,7 +9,7 @@ import { memoryArchive } from './retention-world.ts'
 const { show, change, hold, run } = api.auditRetention
 const year = 365 * 86_400
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => {
     // Long enough ago that tokens of today are still valid a year later.
     const clock = testClock(new Date(Date.now() - 500 * 86_400_000).toISOString())

@@ -31,7 +31,7 @@ import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { organizationScope, systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { day, memoryArchive, retentionOn } from './retention-world.ts'
 import { happening } from './rows.ts'
 
@@ -95,7 +95,7 @@ describe('retention of audit chains', () => {
   })
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => retentionOn(await open(), archive)
 
   describe('pruning', () => {

@@ -8,7 +8,7 @@ import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import { inTurn, type TestDatabase } from '../databases.ts'
+import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { failWrites } from '../laws/failing-writes.ts'
 import { cutTo, forgetSigned, happen, partsOn, seedOf, type TestParts } from './chains.ts'
 import { happening } from './rows.ts'
@@ -16,7 +16,7 @@ import { happening } from './rows.ts'
 /** How many organizations share the processes; the decision on leases has the figures for 10,000. */
 const many = 24
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   /** Three processes on Postgres, one on SQLite, and the times that each has signed. */
   async function begin() {
     const database = await open()

@@ -8,7 +8,7 @@ import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { findLastCheckpoint } from '../../src/audit/checkpoints/store.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { inTurn, type TestDatabase } from '../databases.ts'
+import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { depth, seed } from '../depth.ts'
 import { partsOn } from './chains.ts'
 import type { Life } from './signing-child.ts'
@@ -41,7 +41,7 @@ async function runUntilKilled(
   return Number(output.trim().split('\n').at(-1))
 }
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   it('a kill -9 between a checkpoint in the database and its file does not stop signing', async () => {
     const database = await open()
     // What signs beside it has the clock of the machine.

@@ -132,7 +132,7 @@ const silencings: [what: string, silencing: Silencing, kind: string][] = [
   ['an entry inserted far before its first', putBefore(-5), 'inserted'],
 ]
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async (count = 20) => {
     const parts = partsOn(await open())
     const chain = newId()

@@ -12,7 +12,7 @@ import { inTurn } from '../databases.ts'
 import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
 import { happening } from './rows.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const org = newId()
   const begin = async (count = 10) => {
     const parts = partsOn(await open())

@@ -15,7 +15,7 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { memoryArchive, retentionOn } from './retention-world.ts'
@@ -24,7 +24,7 @@ import { happening } from './rows.ts'
 const whole = { milliseconds: 60_000 }
 
 describe('what was signed of a chain', () => {
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const begin = async () => retentionOn(await open(), memoryArchive())
     type World = Awaited<ReturnType<typeof begin>>
     const soundness = ({ parts, orgId }: World) =>

@@ -18,7 +18,7 @@ import {
   treeSize,
 } from '../../src/audit/checkpoints/store.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 
 const leaves = Array.from({ length: 70_000 }, (_, n) => leafHash(`entry ${n}`))
 
@@ -32,7 +32,7 @@ function rootOf(size: number): Buffer {
 const grow = (storage: Storage, chain: string, from: number, to: number) =>
   storage.write((tx) => appendLeaves(tx, chain, leaves.slice(from, to)))
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const runs = kind === 'sqlite' ? 30 : 6
 
   it('tiles give the roots and proofs of a plain tree, however the chain grew', async () => {

@@ -8,7 +8,7 @@ import type { Storage } from '../../src/storage/open.ts'
 import { inTurn } from '../databases.ts'
 import { cutTo, forgetSigned, happen, partsOn, rechained, unguarded } from './chains.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const org = newId()
   const begin = async (count: number) => {
     const parts = partsOn(await open())

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { ServeProcess, serviceEnv } from '../daemon/process.ts'
-import { inTurn, type Open, temporaryFolder } from '../databases.ts'
-import { depth } from '../depth.ts'
+import { type Open, onEveryDatabase, temporaryFolder } from '../databases.ts'
+import { depth, takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, usualLimits } from '../harness.ts'
 import { binary, Home, start } from './run.ts'
 
@@ -53,10 +53,11 @@ const loops: Record<string, string> = {
   done; wait`,
 }
 
-inTurn((_, open: Open) => {
+onEveryDatabase((kind, open: Open) => {
   const longest = depth(120_000, 3_600_000)
   const title = `${many} organizations are created on the default limits by %s of a shell`
-  it.each(Object.entries(loops))(title, { timeout: longest + 60_000 }, async (_, loop) => {
+  const tried = Object.entries(loops).filter((_, index) => takesTurn(kind, index))
+  it.each(tried)(title, { timeout: longest + 60_000 }, async (_, loop) => {
     const { service, shell, slugs } = await signedIn(await open(), usualLimits)
     const { code, stdout, stderr } = await shell(loop, longest)
     expect(stderr).toMatch(waits)

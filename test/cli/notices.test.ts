@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vit
 import { api } from '../../src/api.ts'
 import { version as own } from '../../src/version.ts'
 import { until } from '../daemon/process.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { FakeService, page } from './fake-service.ts'
 import { listening } from './network.ts'
@@ -147,7 +147,7 @@ describe.skipIf(noTerminal)('UPDATE_URL', () => {
   })
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it.runIf(kind === 'sqlite')('the service tells its version to this client alone', async () => {
     const { url } = await startService(open)
     const path = `${url}/api/v1${api.service.health.path}`

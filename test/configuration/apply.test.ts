@@ -14,7 +14,7 @@ const online = {
 }
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -6,7 +6,7 @@ import { startWithHistory } from './history-fixture.ts'
 
 const reads = ['config:read', 'users:read', 'roles:read', 'sites:read', 'devices:read', 'organizations:read']
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { service, world, by } = stage

@@ -11,7 +11,7 @@ const kept = (retentionDays: number) => ({
   organizations: [{ ...florist, auditRetention: { retentionDays } }],
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -17,7 +17,7 @@ const hook = {
 }
 const elsewhere = 'https://elsewhere.example.net/in'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const outbound = {
       send: async () => {

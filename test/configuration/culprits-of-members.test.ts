@@ -6,7 +6,7 @@ import { startWithHistory } from './history-fixture.ts'
 const con = { email: 'con@example.com', name: 'Con', role: 'Partner Viewer', orgAccess: 'none' }
 const files = { memberships: [con] }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { acme, world, by } = stage

@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import { auditLogs } from '../../src/audit/contract.ts'
 import { configuringActions, entriesAbout } from '../../src/configuration/audit-trail.ts'
 import { kinds } from '../../src/configuration/contract.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
@@ -30,7 +30,7 @@ it('every action that changes an object of a file is looked for', () => {
   expect(actions.filter((action) => !configuringActions.includes(action))).toEqual([])
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

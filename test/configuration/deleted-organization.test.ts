@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { inTurn } from '../databases.ts'
 import { pruned, script, startWithHistory } from './history-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the deletion of an organization', () => {
     it('counts all that ends with it, and is out of date when more would', async () => {
       const { acme } = await startWithHistory(open)

@@ -12,7 +12,7 @@ const never = {
   conditions: [{ field: 'hostname', operator: 'equals', value: 'nobody' }],
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { service, world, acme } = stage

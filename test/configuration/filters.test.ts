@@ -7,7 +7,7 @@ import { configurationOf } from './fixture.ts'
 
 const prune = { prune: true, pruneLimit: 100 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a site that a saved filter has a condition on', () => {
     const start = async () => {
       const service = await startService(open)

@@ -9,7 +9,7 @@ import { script, startWithHistory } from './history-fixture.ts'
 
 const org = 'bakery'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a rollback', () => {
     it('deletes nothing without prune, and no more than it allows', async () => {
       const { acme } = await startWithHistory(open)

@@ -7,14 +7,14 @@ import { listApplies } from '../../src/configuration/history/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Scope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
 import { first, hook, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('the history', () => {
     it('has each apply that changed something, newest first, with who applied it and how much', async () => {
       const { acme } = await startWithHistory(open)

@@ -6,7 +6,7 @@ import { pruned, startWithHistory } from './history-fixture.ts'
 
 const [read, write] = ['devices:read', 'devices:write']
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { service, world } = stage

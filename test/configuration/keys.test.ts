@@ -9,7 +9,7 @@ import { configurationOf } from './fixture.ts'
 
 const made = 'is not there, or has ended, and files make none: a key is shown once'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -10,7 +10,7 @@ import { systemScope } from '../../src/core/scope.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { connectionsGone } from '../daemon/connections-gone.ts'
 import { type Place, ServeProcess, serviceEnv } from '../daemon/process.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth, isSoak, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { changed, dump } from '../laws/tables.ts'
@@ -128,7 +128,7 @@ function stepsOf(count: number): number[] {
   return Array.from({ length: Math.ceil((count - first) / stride) }, (_, n) => first + n * stride)
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it(`kill -9 at every statement of an apply leaves all of it or nothing, and of two at once one is refused (SEED=${seed})`, {
     timeout: depth(120_000, 7_200_000),
   }, async () => {

@@ -1,6 +1,6 @@
 import { it as always, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { type ServiceOptions, startService } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -8,7 +8,7 @@ import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const start = async (options: ServiceOptions = {}) => {
     const service = await startService(open, { outside: { mailer: unsent(false) }, ...options })
     const world = await buildWorld(service)

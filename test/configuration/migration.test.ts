@@ -2,12 +2,12 @@ import { expect, it } from 'vitest'
 import { up } from '../../migrations/0076_names_in_files.ts'
 import { api } from '../../src/api.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { configurationOf } from './fixture.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('what a set owns already is called by its files as it is called now', async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -15,7 +15,7 @@ import { hook, startWithHistory } from './history-fixture.ts'
 
 const before = (time: string) => new Date(Date.parse(time) - 1).toISOString()
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { acme, world } = stage

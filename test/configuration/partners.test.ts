@@ -9,7 +9,7 @@ import { startWithHistory } from './history-fixture.ts'
 const acmeWith = (more: Record<string, unknown>) => ({ partners: [{ slug: 'acme', ...more }] })
 const adopt = { adopt: true }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const stage = await startWithHistory(open)
     const { client } = stage.acme

@@ -63,7 +63,7 @@ it('every field that names an object has a case', () => {
   expect(Object.keys(cases).sort()).toEqual(fields.sort())
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('files that name what they have deleted', () => {
     it('are at fault at each name', async () => {
       const { acme } = await startWithHistory(open)

@@ -8,7 +8,7 @@ import { configurationOf } from './fixture.ts'
 const quota = 60
 const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => from + n)
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a quota that is used up', () => {
     const start = async () => {
       const service = await startService(open, { env: { QUOTA_SITES: String(quota) } })

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -90,7 +90,7 @@ function intentOf(picks: readonly number[], present: ReadonlyMap<string, Existin
   )
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let token: string
   let bakery: string

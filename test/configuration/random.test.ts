@@ -5,7 +5,7 @@ import type { ChainEntry } from '../../src/audit/chain.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
 import type { Plan } from '../../src/configuration/contract.ts'
 import { permissions } from '../../src/core/permissions.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import '../random.ts'
@@ -337,7 +337,7 @@ const wouldChange = ({ version, changes }: Pick<Plan, 'version' | 'changes'>) =>
   changes: changes.map(({ refused, ends, warning, ...change }) => JSON.stringify(change)).sort(),
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let token: string
   const planners: string[] = []

@@ -9,7 +9,7 @@ import { pruned, startWithHistory } from './history-fixture.ts'
 const reads = ['config:read', 'users:read', 'roles:read', 'sites:read', 'devices:read', 'organizations:read']
 const [read, run] = ['devices:read', 'devices:execute']
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** A plan of `files` over `before`, by whoever may apply it and by somebody with the permissions of a reader and `more`. */
   const planTwice = async (before: Document, files: Document, options: object = {}, more: string[] = []) => {
     const { service, world, acme, by } = await startWithHistory(open)

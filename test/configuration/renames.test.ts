@@ -29,7 +29,7 @@ type Section = (typeof kinds)[number]['section']
 
 const from = (renamedFrom?: string) => (renamedFrom === undefined ? {} : { renamedFrom })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

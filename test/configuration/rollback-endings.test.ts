@@ -4,7 +4,7 @@ import { inTurn } from '../databases.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a rollback', () => {
     it('deletes no static group that has members since, as files that delete one show them', async () => {
       const { world, acme, bakery } = await startWithHistory(open)

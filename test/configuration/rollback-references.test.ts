@@ -33,7 +33,7 @@ const changes: Record<string, Document> = {
   'that it deleted': { roles: [technician], filters, deviceGroups: [], memberships: [] },
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (change: Document) => {
     const { acme, world } = await startWithHistory(open)
     const orgId = world.orgs.bakery.id

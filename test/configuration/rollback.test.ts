@@ -7,7 +7,7 @@ import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { first, hook, lines, policy, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a rollback', () => {
     it('makes everything as it was, says so before, and is in the audit log and the history itself', async () => {
       const { service, acme } = await startWithHistory(open)

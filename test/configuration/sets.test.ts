@@ -9,7 +9,7 @@ import { configurationOf } from './fixture.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -21,7 +21,7 @@ const saml = {
   ssoUrl: 'https://adfs.example.com/saml',
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

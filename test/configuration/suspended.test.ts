@@ -12,7 +12,7 @@ const florist = (status?: string) => ({
   organizations: [{ slug: 'florist', name: 'Florist', ...(status && { status }) }],
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await startWithHistory(open)
     const { acme } = stage

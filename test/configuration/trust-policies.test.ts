@@ -10,7 +10,7 @@ import { configurationOf } from './fixture.ts'
 const { name, issuer, claims, permissions } = releases
 const policy = { name, issuer, audience, claims, permissions }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

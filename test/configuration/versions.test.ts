@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { it as always, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './fixture.ts'
@@ -26,7 +26,7 @@ async function untilWaiting({ storage }: TestService): Promise<void> {
 
 const conflict = { status: 409, code: 'conflict' }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

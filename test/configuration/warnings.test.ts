@@ -12,7 +12,7 @@ const wide = {
 }
 const everyBranch = expect.stringContaining('Every branch')
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the warning of a single change', () => {
     it('is a part of its line in a plan, and in the apply', async () => {
       const { bakery } = await startWithHistory(open)

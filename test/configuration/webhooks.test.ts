@@ -21,7 +21,7 @@ const hook = {
   headers: [{ key: 'Authorization', value: token }],
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** `asked`: names that were looked up. */
   const start = async () => {
     const asked: string[] = []

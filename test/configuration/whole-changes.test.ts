@@ -9,7 +9,7 @@ import { configurationOf } from './fixture.ts'
 const grace = { email: 'grace@example.com', name: 'Grace', role: 'Partner Viewer' }
 
 /** A change shows everything that it changes, of references with one name and of what an endpoint decides besides. */
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open, { outside: { mailer: unsent(false) } })
     const world = await buildWorld(service)

@@ -37,7 +37,7 @@ it('a plan that goes without a secret has what stands for it, wherever an object
   }
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const { service, world } = await start(open)
     const acme = configurationOf(service)(world.tokens.acme)

@@ -17,7 +17,7 @@ const pullRequests = {
   claims: { repository_id: '74291847', event_name: 'pull_request' },
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async (permissions: readonly string[] = held, limits = {}) => {
     const stage = await start(open)
     const { create, signIn, service, world, system, bakery } = stage

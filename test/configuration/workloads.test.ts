@@ -56,7 +56,7 @@ function objectOf(kind: Kind, objects: Record<string, unknown>[]): Record<string
   return { ...plain, ...Object.fromEntries(needed), [kind.key]: `copy-of-${String(plain[kind.key])}` }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const stage = await start(open)
     const { create, exchange, tokenOf, service, system, bakery } = stage

@@ -14,7 +14,7 @@ const failing = (status: number, code: string, message?: string) =>
 
 const reading = { name: 'reader', scopes: ['devices:read'] }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const clock = testClock(new Date().toISOString())
     const service = await startService(open, { clock })

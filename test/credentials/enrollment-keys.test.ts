@@ -7,7 +7,7 @@ import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const service = await startService(open, { clock, env })

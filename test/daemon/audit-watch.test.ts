@@ -11,7 +11,7 @@ import { inTurn } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('the watch reports tampered and unverifiable audit chains, whatever the database says', async () => {
     const { storage, dataDir } = await open()
     const clock = testClock()

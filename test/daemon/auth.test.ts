@@ -8,7 +8,7 @@ import { send } from './request.ts'
 
 const me = (service: TestService, token?: string) => send(service.url, 'GET', '/api/v1/auth/me', { token })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { logInto } from '../../daemon/log.ts'
 import type { Dialect } from '../../src/storage/db.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
-import { inTurn, type TestDatabase } from '../databases.ts'
+import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService } from '../harness.ts'
 import { administer } from '../postgres-databases.ts'
 import { buildWorld } from '../world.ts'
@@ -84,7 +84,7 @@ const codes = {
 const ready = (service: TestService) =>
   send<{ checks: { database: string } }>(service.url, 'GET', '/health/ready')
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it.each(['read-only', 'full'] as const)(
     'a %s database refuses changes with Retry-After, answers reads, reports why, and recovers by itself',
     async (trouble) => {

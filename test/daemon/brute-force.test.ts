@@ -52,7 +52,7 @@ function waitOf({ status, headers, body }: Reply<unknown>): number {
   return retryAfter!
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** Blocks and codes use the clock of the service, rate limits that of the process. */
   const clock = testClock()
   const pass = (seconds: number) => {

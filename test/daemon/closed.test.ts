@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { serve } from '../../daemon/serve.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, adminPassword, testSecrets } from '../harness.ts'
 
 setFlagsFromString('--expose-gc')
@@ -27,7 +27,7 @@ async function closedService(dataDir: string, databaseUrl: string | undefined) {
   return new WeakRef(service.storage)
 }
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   // A timer, an observer or a listener that goes on would keep it, and cost processor time for as long as the process runs.
   it('a service that is closed leaves nothing in memory', async () => {
     const { dataDir, databaseUrl } = await open()

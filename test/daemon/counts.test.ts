@@ -9,7 +9,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { countDue } from '../../src/webhooks/queues.ts'
-import { inTurn, type Open } from '../databases.ts'
+import { type Open, onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
@@ -28,7 +28,7 @@ async function worldOf(open: Open) {
   return { storage, clock, orgs }
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('devices are counted by status, without those of deleted organizations, and those that are late', async () => {
     const { storage, clock, orgs } = await worldOf(open)
     const watch = new AgentWatch({ storage, clock, offlineAfterSeconds: 300, metrics: new Registry() })

@@ -18,7 +18,7 @@ type Create = { key: string; path: string; name: string; body: object }
 type Made = { id?: string; deviceId?: string; agentId?: string; authToken?: string }
 type Answer = Create & { status: number; made: Made; resent: boolean }
 
-inTurn((_, open) => {
+inTurn((open) => {
   it(`kill -9 loses nothing acknowledged and leaves nothing half-done (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const database = await open()

@@ -16,7 +16,7 @@ import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { createMark } from '../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
-import { inTurn, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn, startService, testSecrets } from '../harness.ts'
 import { certificate, privateKey } from '../messages/certificate.ts'
 import { startMailServer } from '../messages/mail-server.ts'
@@ -51,7 +51,7 @@ it('ends a finding with one full stop, whatever it quotes', async () => {
   }
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('finds nothing in an installation that is well, with rows of every kind', async () => {
     const service = await startService(open)
     await buildWorld(service)

@@ -8,7 +8,7 @@ import { addSeconds, systemClock } from '../../src/core/time.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { addRelease, addRollout } from '../agents/rollouts/records.ts'
 import { signedRelease } from '../agents/signed-release.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, type Org } from '../world.ts'
 
@@ -96,7 +96,7 @@ describe('records that have ended', () => {
     expect(() => readDays({ D: '364' }, 'D', 5, 365)).toThrow('from 365')
   })
 
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     it('are deleted after their days, and the audit log keeps their names', async () => {
       const service = await startService(open)
       const { storage } = service

@@ -60,7 +60,7 @@ function recordedBy(executor: object, name: string, statements: string[]): Mock 
   })
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let clock: ReturnType<typeof testClock>
   let people: Record<string, string>

@@ -21,7 +21,7 @@ async function rareLoops(url: string) {
   return { rare, waiting: rare.filter((name) => !runs[name] && !collecting.includes(name)).sort() }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('work with a long interval is first done soon after the start', async () => {
     const first = await startService(open)
     const { orgs } = await buildWorld(first)

@@ -16,7 +16,7 @@ async function makeOrg(service: TestService, token: string): Promise<string> {
   return (await client.call(api.orgs.create, { body: { partnerId, name: 'Bakery', slug: 'bakery' } })).id
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('an Idempotency-Key repeats the first reply to its user for 24 hours, for one request', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { IntegrityWatch } from '../../daemon/integrity-watch.ts'
 import { logInto } from '../../daemon/log.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { inTurn, openMigrated, type TestDatabase } from '../databases.ts'
+import { onEveryDatabase, openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 import { heldCheck } from '../storage/integrity-process.ts'
@@ -49,7 +49,7 @@ async function openSqlite(): Promise<TestDatabase> {
   return database
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('readiness, metrics and the log report a damaged page that no request reads', async () => {
     const first = await startService(open)
     await buildWorld(first)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
-import { everyDatabase, inTurn, openEmpty } from '../databases.ts'
+import { onEveryDatabase, openEmpty } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, startService, testSecrets } from '../harness.ts'
 import { failedStart, ServeProcess } from './process.ts'
 
@@ -16,7 +16,7 @@ const reasonOf = (starting: Promise<unknown>): Promise<string> =>
     (error: Error) => error.message,
   )
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it', async () => {
     const { dataDir, databaseUrl } = await open()
     const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
@@ -67,7 +67,7 @@ inTurn((kind, open) => {
     await serviceOn(service, { env: own })
   })
 
-  it('of two replicas that start at once with different keys one is refused', everyDatabase, async () => {
+  it('of two replicas that start at once with different keys one is refused', async () => {
     const database = await open()
     const starts = await Promise.allSettled([
       serviceOn(database, { env: { APP_ENCRYPTION_KEY: fresh() } }),
@@ -76,7 +76,7 @@ inTurn((kind, open) => {
     expect(starts.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   })
 
-  it('a changed key with its _PREVIOUS is accepted, one replica after the other', everyDatabase, async () => {
+  it('a changed key with its _PREVIOUS is accepted, one replica after the other', async () => {
     const service = await startService(open)
     const APP_ENCRYPTION_KEY = fresh()
     const changed = { APP_ENCRYPTION_KEY, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
@@ -96,7 +96,7 @@ inTurn((kind, open) => {
     ).rejects.toThrow(/other keys: APP_ENCRYPTION_KEY, AUDIT_SIGNING_KEY\. /)
   })
 
-  it('an empty database beside signed checkpoints stops the start', everyDatabase, async () => {
+  it('an empty database beside signed checkpoints stops the start', async () => {
     const { databaseUrl } = await openEmpty(kind)
     const { dataDir } = await openEmpty('sqlite')
     const folder = join(dataDir, 'checkpoints')
@@ -110,7 +110,7 @@ inTurn((kind, open) => {
     expect(status).toBe('ok')
   })
 
-  it('the stored fingerprints reveal no key', everyDatabase, async () => {
+  it('the stored fingerprints reveal no key', async () => {
     const { storage } = await startService(open)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
     expect(rows).toHaveLength(5)

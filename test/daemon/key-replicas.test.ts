@@ -2,7 +2,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { oldestBucketAt } from '../../src/credentials/api-keys/rate-limit-window.ts'
 import { sweepBuckets } from '../../src/credentials/api-keys/usage.ts'
-import { inTurn, type Open, openMigrated, type TestDatabase } from '../databases.ts'
+import { type Open, onEveryDatabase, openMigrated, type TestDatabase } from '../databases.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { ServeProcess } from './process.ts'
@@ -71,7 +71,7 @@ it('two processes on one Postgres share the hourly limit of an API key, also acr
   await again.stop()
 })
 
-inTurn((kind, open: Open) => {
+onEveryDatabase((kind, open: Open) => {
   it('a killed process returns nothing to the limit, and loses at most one lease', async () => {
     const database = await open()
     const { id, key } = await mintOn(database, 400)

@@ -7,7 +7,7 @@ import { adminEmail, adminPassword, clientOf } from '../harness.ts'
 import { ServeProcess, serviceEnv } from './process.ts'
 import { machine, send } from './request.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('no secret of a whole session is in the debug log or the database', async () => {
     const database = await open()
     const service = new ServeProcess(database, { env: { ...serviceEnv, LOG_LEVEL: 'debug' } })

@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { metricsReader, observeRequests } from '../../daemon/metrics.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { receiver } from '../webhooks/receiver.ts'
@@ -90,7 +90,7 @@ describe('metrics of the database', () => {
   })
 })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   it('heartbeats are counted by how they come, and connected agents', async () => {
     const service = await startService(open, { env: { METRICS_TOKEN: metricsToken } })
     const { orgs } = await buildWorld(service)
@@ -119,7 +119,7 @@ inTurn((_, open) => {
 
 describe.skipIf(!hasOpenssl)('GET /metrics', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     it('counts requests and webhook attempts by outcome', async () => {
       const token = 'a token for metrics'
       const { service, hook, raise, untilAll } = await stage(open, certificate, {

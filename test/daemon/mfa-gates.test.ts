@@ -8,7 +8,7 @@ import { send } from './request.ts'
 
 const enrollUrl = '/auth/mfa/setup'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -14,7 +14,7 @@ const verify = (service: TestService, tempToken: string | undefined, code: strin
 const challenge = async (service: TestService, who?: { email: string; password: string }) =>
   (await login(service, who)).body.tempToken
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('a rotated encryption key still opens what the previous one sealed', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

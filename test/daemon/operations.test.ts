@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, it, test } from 'vitest'
 import { parse } from 'yaml'
-import { inTurn, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, temporaryFolder } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
@@ -70,7 +70,7 @@ const selectorsIn = (expr: string) =>
 const expressions = [...rules.map(({ expr }) => expr), ...charted]
 
 describe('metrics of a real service', () => {
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     async function scraped() {
       // Where traces are configured there is a metric more. Nothing listens at this address.
       const traces = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }

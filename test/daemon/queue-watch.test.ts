@@ -11,7 +11,7 @@ import { happening } from '../audit/rows.ts'
 import { inTurn } from '../databases.ts'
 import { metricValues } from '../metric-values.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function stage() {
     const { storage, dataDir } = await open()
     const parts = partsOn({ storage, dataDir })

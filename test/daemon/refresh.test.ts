@@ -29,7 +29,7 @@ async function browser(service: TestService) {
   return { refreshToken, csrf, cookie, renew }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 

@@ -7,7 +7,7 @@ import { listSecrets, resealValues, retireSecret, rotateSecret } from '../../dae
 import { api } from '../../src/api.ts'
 import { secretNames } from '../../src/core/secret-names.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { inTurn, type Open, openMigrated, temporaryFolder } from '../databases.ts'
+import { type Open, onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { ServeProcess, until } from './process.ts'
@@ -108,7 +108,7 @@ const metric = async (url: string, token: string, name: string): Promise<number>
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(await reply.text())?.[1])
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('a running service takes a change of every secret with SIGHUP, and no request fails', async () => {
     const { env, secrets, tokens, start, users, retire, stored } = await begin(open)
     const { process, url } = await start()

@@ -13,7 +13,7 @@ import type { AnyDb } from '../../src/storage/columns.ts'
 import { blockWrites } from '../../src/storage/copy/moved.ts'
 import { countEncryptedWithOtherKeys } from '../../src/storage/encrypted-values.ts'
 import { Home } from '../cli/run.ts'
-import { inTurn, type Open, openMigrated } from '../databases.ts'
+import { type Open, onEveryDatabase, openMigrated } from '../databases.ts'
 import { machine } from '../devices/device-fixture.ts'
 import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -52,7 +52,7 @@ async function begin(open: Open) {
   return { service, ...world, place, file, env, start, stored, list, retire, storage: database.storage }
 }
 
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   it('APP_ENCRYPTION_KEY: everything that the former key has encrypted is encrypted anew, and it retires', async () => {
     const { service, env, start, stored, list, retire, storage, file, orgs, tokens } = await begin(open)
     const before = await stored()
@@ -211,7 +211,7 @@ inTurn((_kind, open) => {
   })
 })
 
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   it('the list is compared with what the running service has', async () => {
     const { service, env } = await begin(open)
     const now = new Date().toISOString()
@@ -235,7 +235,7 @@ inTurn((_kind, open) => {
   })
 })
 
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   it('a former secret has the time since which it is one, in the list and when it retires', async () => {
     const { service, env, start, storage, retire } = await begin(open)
     await rotateSecret({}, 'JWT_SECRET', { env })
@@ -364,7 +364,7 @@ it('a link from the former public key that was not signed keeps it', async () =>
   expect(await retire('AUDIT_SIGNING_KEY')).toMatchObject({ removed: true, neededBy: null })
 })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   /** An installation from before the pepper was a secret of its own: APP_ENCRYPTION_KEY serves as it. */
   async function beginShared() {
     const database = await open()

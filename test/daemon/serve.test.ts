@@ -3,7 +3,7 @@ import { closeSync, openSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { everyDatabase, inTurn, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn } from '../harness.ts'
 import { failedStart, ServeProcess, serviceEnv, until } from './process.ts'
 import { send } from './request.ts'
@@ -108,40 +108,36 @@ it('a port in use is one clear line and exit 1', async () => {
   )
 })
 
-inTurn((_, open) => {
-  it(
-    'SIGTERM finishes requests in progress, accepts no new ones, and exits with 0',
-    everyDatabase,
-    async () => {
-      const database = await open()
-      const service = new ServeProcess(database)
-      const url = await service.listening()
-      const clients = Array.from({ length: 16 })
-      await Promise.all(clients.map(() => send(url, 'GET', '/health/live')))
+onEveryDatabase((_, open) => {
+  it('SIGTERM finishes requests in progress, accepts no new ones, and exits with 0', async () => {
+    const database = await open()
+    const service = new ServeProcess(database)
+    const url = await service.listening()
+    const clients = Array.from({ length: 16 })
+    await Promise.all(clients.map(() => send(url, 'GET', '/health/live')))
 
-      let finished = 0
-      let lastConnection: string | undefined
-      const replies = Promise.all(
-        clients.map(async () => {
-          const { status, headers } = await send(url, 'POST', '/api/v1/auth/login', login)
-          finished += 1
-          lastConnection = headers.connection
-          return status
-        }),
-      )
-      await until(() => finished > 0)
-      const signalled = performance.now()
-      service.kill('SIGTERM')
-      expect(finished).toBeLessThan(16)
-      await until(() => refuses(url))
-      expect(service.running, 'still at work when it takes nothing new').toBe(true)
-      expect(await replies).toEqual(clients.map(() => 200))
-      expect(await service.ended).toEqual({ code: 0, signal: null })
-      expect(performance.now() - signalled, 'no wait for idle connections').toBeLessThan(8000)
-      expect(lastConnection).toBe('close')
-      expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
-    },
-  )
+    let finished = 0
+    let lastConnection: string | undefined
+    const replies = Promise.all(
+      clients.map(async () => {
+        const { status, headers } = await send(url, 'POST', '/api/v1/auth/login', login)
+        finished += 1
+        lastConnection = headers.connection
+        return status
+      }),
+    )
+    await until(() => finished > 0)
+    const signalled = performance.now()
+    service.kill('SIGTERM')
+    expect(finished).toBeLessThan(16)
+    await until(() => refuses(url))
+    expect(service.running, 'still at work when it takes nothing new').toBe(true)
+    expect(await replies).toEqual(clients.map(() => 200))
+    expect(await service.ended).toEqual({ code: 0, signal: null })
+    expect(performance.now() - signalled, 'no wait for idle connections').toBeLessThan(8000)
+    expect(lastConnection).toBe('close')
+    expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
+  })
 
   it('SIGUSR1 does not open a debugger', async () => {
     const service = new ServeProcess(await open())
@@ -152,7 +148,7 @@ inTurn((_, open) => {
     expect(service.stderr).not.toContain('Debugger')
   })
 
-  it('a change made just before SIGTERM is there after the next start', everyDatabase, async () => {
+  it('a change made just before SIGTERM is there after the next start', async () => {
     const database = await open()
     const first = new ServeProcess(database)
     const { tokens } = await clientOf(await first.listening()).call(api.auth.login, login)

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { defaultLimits, type LimitName, type SharedLimit } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { currentFairShareKey } from '../../src/storage/fair-queue.ts'
-import { inTurn, openMigrated } from '../databases.ts'
+import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { serviceOn, startService, type TestService } from '../harness.ts'
 import { received } from '../identity/mailbox.ts'
 import { failWrites } from '../laws/failing-writes.ts'
@@ -54,7 +54,7 @@ const attempts: Partial<Record<SharedLimit, (service: TestService) => Promise<At
   },
 }
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   describe('a limit that all processes count together', () => {
     it.each(Object.keys(attempts) as SharedLimit[])(
       'holds for requests to two services, and after a restart: %s',

@@ -12,7 +12,7 @@ import {
 } from '../../src/core/limits.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
-import { inTurn, type TestDatabase } from '../databases.ts'
+import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { failWrites } from '../laws/failing-writes.ts'
 
@@ -34,7 +34,7 @@ async function taking(limiter: SharedLimiter, name: SharedLimit, key: string): P
   }
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   /** Connections of another process to the same database. */
   const another = async ({ dataDir, databaseUrl }: TestDatabase): Promise<Storage> => {
     const storage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })

@@ -9,7 +9,7 @@ import type { Kysely } from 'kysely'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { api } from '../../src/api.ts'
-import { inTurn, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
 import { failedStart, type Place, ServeProcess, serviceEnv, until } from './process.ts'
@@ -441,7 +441,7 @@ onEveryEmptyDatabase((_, open) => {
   })
 })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   it('AUTO_MIGRATE=false starts on a database that is up to date', async () => {
     const service = await serviceOn(await open(), { env: { AUTO_MIGRATE: 'false' } })
     expect((await service.client().call(api.service.health)).status).toBe('ok')

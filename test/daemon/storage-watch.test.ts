@@ -3,7 +3,7 @@ import { Registry } from 'prom-client'
 import { expect, it, onTestFinished } from 'vitest'
 import { StorageWatch } from '../../daemon/storage-watch.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import { inTurn, type Open } from '../databases.ts'
+import { type Open, onEveryDatabase } from '../databases.ts'
 import { metricValues } from '../metric-values.ts'
 
 const logged = () => {
@@ -45,7 +45,7 @@ async function watched(open: Open) {
   return { storage, metrics, stored }
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const isPostgres = kind === 'postgres'
 
   it.each(['read', 'heavy', 'readQueries'] as const)('a slow statement is counted, by %s', async (by) => {

@@ -8,7 +8,7 @@ import { readTracingSettings } from '../../daemon/tracing/settings.ts'
 import { api } from '../../src/api.ts'
 import { emit } from '../../src/events/outbox.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn, openMigrated, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn, startService } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 import { receiver } from '../webhooks/receiver.ts'
@@ -31,7 +31,7 @@ const healthSpan = 'GET /api/v1/health'
 describe.skipIf(!hasOpenssl)('traces', () => {
   const certificate = testCertificate()
 
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     it('lead from a request to its statements and its event, and from the event to its delivery', async () => {
       const to = await collector()
       const { service, client, orgId, hook, raise } = await stage(open, certificate, { env: to.env })

@@ -11,7 +11,7 @@ import { send } from './request.ts'
  * What becomes of encrypted values when their key is lost. Those of webhooks and providers: test/webhooks/poisoned, of mail:
  * test/messages/queue.
  */
-inTurn((_, open) => {
+inTurn((open) => {
   async function begin() {
     const clock = testClock()
     const service = await startService(open, { clock })

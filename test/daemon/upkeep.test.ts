@@ -13,7 +13,7 @@ import { migrate } from '../../src/storage/migrate.ts'
 import { openReadOnly, openStorage } from '../../src/storage/open.ts'
 import { upkeepOf } from '../../src/storage/upkeep/upkeep.ts'
 import { listening } from '../cli/network.ts'
-import { inTurn, openMigrated, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { startService, testSecrets } from '../harness.ts'
 import { metricsToken, metricValues } from '../metric-values.ts'
 import { OwnPostgres } from '../own-postgres.ts'
@@ -180,7 +180,7 @@ it('svc doctor sees a SQLite that was never analyzed, and a write-ahead log that
   open.close()
 })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   it('svc doctor counts agents that are far behind the promoted release, and those that cannot reach it', async () => {
     const service = await startService(open)
     const { orgs } = await buildWorld(service)

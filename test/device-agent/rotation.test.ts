@@ -18,7 +18,7 @@ import { agreeable, authToken, beat, identityAt, standIn } from './stand-in.ts'
 const { live, stateDir } = livingAgents()
 const day = 86_400_000
 
-inTurn((_, open) => {
+inTurn((open) => {
   test('an agent rotates its tokens at the request of the service, and uses the new ones', async () => {
     let now = new Date()
     const service = await startService(open, { clock: () => now.toISOString() })

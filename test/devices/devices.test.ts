@@ -8,7 +8,7 @@ import { begin } from './device-fixture.ts'
 const failing = (status: number, code: string, message?: string) =>
   expect.objectContaining({ status, code, ...(message !== undefined && { message }) })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a device', () => {
     it('has a name, tags, custom fields and a role, whose changes are audited before and after', async () => {
       const { client, bakery } = await begin(open)

@@ -5,13 +5,13 @@ import { newId } from '../../src/core/new-id.ts'
 import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import { countedAtOnce, listDevices } from '../../src/devices/store.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
 import { begin, enroller } from './device-fixture.ts'
 
 type Query = InputOf<typeof api.devices.list>['query']
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('the list of devices', () => {
     it('can be filtered by site, group, state, system, role, tag and part of a name', async () => {
       const { service, client, bakery, enroll } = await begin(open)

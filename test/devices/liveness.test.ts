@@ -2,13 +2,13 @@ import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { findOverdue, markOffline } from '../../src/devices/liveness.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { begin } from './device-fixture.ts'
 
 const settings = { offlineAfterSeconds: 300 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const setUp = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })

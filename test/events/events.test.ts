@@ -8,7 +8,7 @@ import { addPerson, scenarioTools } from '../laws/scenarios.ts'
 import { buildWorld } from '../world.ts'
 import { listen } from './listener.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** A service, and the events that the bakery's webhook received since the last call. */
   const start = async () => {
     const clock = testClock()

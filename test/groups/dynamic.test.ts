@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { addMembers, removeMembers, sweepChanges } from '../../src/groups/members.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
 import { addDevice } from './fleet.ts'
@@ -15,7 +15,7 @@ const hostnameHas = (value: string) => ({
   conditions: [{ field: 'hostname', operator: 'contains', value }],
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -10,7 +10,7 @@ import { addDevice } from './fleet.ts'
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 const fault = (path: string) => ({ status: 400, details: [expect.objectContaining({ path })] })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

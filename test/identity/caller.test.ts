@@ -9,12 +9,12 @@ import { tablesWithoutVersion } from '../../src/storage/commit-version.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
 import { findWorkload } from '../../src/trust/principal.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, testSecrets } from '../harness.ts'
 import { start } from '../trust/trust-fixture.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('the permissions of a signed-in user', () => {
     it('follow the database at once, even when another process changes it', async () => {
       const service = await startService(open)

@@ -15,7 +15,7 @@ import { addOrgUser, addProvider, buildWorld, tokenFor, type World } from '../wo
 
 const client = 'svc on web-1'
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
   const clock = testClock(new Date().toISOString())

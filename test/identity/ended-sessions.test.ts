@@ -16,7 +16,7 @@ import {
 
 type Tokens = { accessToken: string; refreshToken?: string }
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   const clock = testClock(new Date().toISOString())
   let id: string

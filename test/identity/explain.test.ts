@@ -8,7 +8,7 @@ import { permissions } from '../../src/core/permissions.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { SessionContext } from '../../src/identity/rules.ts'
 import { insertUser } from '../../src/identity/store.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth, seed } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
@@ -77,7 +77,7 @@ const refusals = new Set([
 ])
 const entries = entriesOf(api)
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let world: World
   let line: Pool

@@ -17,7 +17,7 @@ import { received } from './mailbox.ts'
 
 type Answer = { code?: string; error?: string; tokens?: { accessToken: string }; recoveryCodes?: string[] }
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function withPerson(settings: Record<string, unknown> = {}, env: Record<string, string> = {}) {
     const clock = testClock()
     const service = await startService(open, { clock, env })

@@ -13,7 +13,7 @@ const failing = (status: number, code: string) => expect.objectContaining({ stat
 const password = 'nine quiet herons over the weir'
 const viewer = roleOf('Org Viewer', 'organization')
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
   let clock: TestClock

@@ -6,7 +6,7 @@ import { startService, type TestService } from '../harness.ts'
 import { buildWorld, roleOf, type World } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
 

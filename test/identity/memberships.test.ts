@@ -6,12 +6,12 @@ import { findUserByEmail } from '../../src/identity/store.ts'
 import { isWhollyInScope } from '../../src/identity/users/account-scope.ts'
 import { listMembershipRecords } from '../../src/identity/users/memberships.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addOrgUser, buildWorld, roleOf, type World } from '../world.ts'
 
 /** The user stores enforce the scope themselves, independently of the checks of a handler. */
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   let service: TestService
   let world: World
   let wanda: string

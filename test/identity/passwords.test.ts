@@ -13,7 +13,7 @@ const forgot = (service: TestService, email: string) =>
 const reset = (service: TestService, token: string, wanted = better) =>
   post(service, '/auth/reset-password', undefined, { token, password: wanted })
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function withPerson(options: Parameters<typeof startService>[1] = {}) {
     const service = await startService(open, options)
     const { orgId } = await addTenant(service)

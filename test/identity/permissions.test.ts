@@ -10,7 +10,7 @@ import { buildWorld, tokenFor } from '../world.ts'
 const builtIn = (name: string, scope = 'organization') =>
   builtInRoles.find((one) => one.name === name && one.scope === scope)!.id
 
-inTurn((_, open) => {
+inTurn((open) => {
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -9,7 +9,7 @@ import { received } from './mailbox.ts'
 
 const phoneNumber = '+4915112345678'
 
-inTurn((_, open) => {
+inTurn((open) => {
   type Options = Parameters<typeof startService>[1]
 
   async function withPerson(settings: Record<string, unknown> = {}, options: Options = {}) {

@@ -25,7 +25,7 @@ const mailServer = () => {
   return { mails, mailer: { real: true, send: async (mail: MailMessage) => void mails.push(mail) } }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the registration of a partner', () => {
     it('creates partner, organization, site and administrator, and the partner awaits approval', async () => {
       const service = await startService(open)

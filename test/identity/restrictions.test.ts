@@ -7,7 +7,7 @@ import { addGroup, addOrgUser, buildWorld, type World } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
   let annex: string

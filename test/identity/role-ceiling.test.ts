@@ -5,7 +5,7 @@ import type { TestService } from '../harness.ts'
 import { addOrgUser } from '../world.ts'
 import { begin, builtIn, create, failing, join, joinAsPartner, named, pairs, update } from './role-helpers.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('role administration', () => {
     it('lets nobody grant what they do not hold: directly, by a parent, a clone or a change', async () => {
       const { service, admin, orgs, partners } = await begin(open)

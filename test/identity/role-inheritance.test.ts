@@ -4,7 +4,7 @@ import type { Client } from '../../src/core/client.ts'
 import { inTurn } from '../databases.ts'
 import { begin, builtIn, create, failing, join, update } from './role-helpers.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('role inheritance', () => {
     it('takes effect on the next request, and shows the source of each permission', async () => {
       const { service, admin, orgs } = await begin(open)

@@ -7,7 +7,7 @@ import { permissions as every } from '../../src/core/permissions.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import type { SessionContext } from '../../src/identity/rules.ts'
 import { insertUser } from '../../src/identity/store.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth, seed as firstSeed } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { systemToken, tokenFor } from '../world.ts'
@@ -121,7 +121,7 @@ const faceOf = (state: State, id: string) =>
 
 const runs = depth(10, 25)
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   // The rules do not depend on the database, so each tries different cases.
   const seed = kind === 'sqlite' ? firstSeed : firstSeed + 1
   let service: TestService

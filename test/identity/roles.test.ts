@@ -2,10 +2,10 @@ import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { ApiError, Client } from '../../src/core/client.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { begin, builtIn, create, failing, join, named, pairs, update } from './role-helpers.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('the list of roles', () => {
     it('has the built-in ones of the scope and the own ones, with who holds them in the tenant', async () => {
       const { admin, acme, system, orgs, partners } = await begin(open)

@@ -5,7 +5,7 @@ import { testClock } from '../harness.ts'
 
 const now = testClock()()
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('built-in roles get the permissions that a release adds, also in a database that has the roles', async () => {
     const { storage } = await open()
     const pairs = () =>

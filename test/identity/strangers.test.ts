@@ -17,7 +17,7 @@ const email = 'ada@example.com'
 const viewer = roleOf('Org Viewer', 'organization')
 const ofSso = { sub: 'ada-at-bakery', email, name: 'Mallory' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   let stage: Awaited<ReturnType<typeof start>>
   const begin = async (env: Record<string, string> = {}) => {
     stage = await start(open, { ENABLE_REGISTRATION: 'true', ...env }, { mailer: unsent(false) })

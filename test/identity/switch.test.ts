@@ -6,7 +6,7 @@ import { addPerson, addTenant, audited, login, password, signIn } from '../daemo
 import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function withTwoMemberships() {
     const service = await startService(open)
     const { partnerId, orgId } = await addTenant(service)

@@ -19,7 +19,7 @@ const email = 'ada@example.com'
 const viewer = roleOf('Org Viewer', 'organization')
 const admin = roleOf('Org Admin', 'organization')
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
   let clock: TestClock

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { acceptMembership } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, serviceOn, startService, type TestService } from '../harness.ts'
 import {
   addOrgUser,
@@ -26,7 +26,7 @@ async function expectRefused(tries: Promise<unknown>[], why: object): Promise<vo
   expect(reasons).toEqual(reasons.map(() => expect.objectContaining(why)))
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let world: World
 

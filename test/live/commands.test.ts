@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { until } from '../daemon/process.ts'
-import { inTurn, openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
+import { onEveryDatabase, openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
 import { enroller } from '../devices/device-fixture.ts'
 import { clientOf, serviceOn, startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
@@ -22,7 +22,7 @@ function commandsAs(service: TestService, token: string) {
   }
 }
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   let service: TestService
   let world: World
   let enroll: Awaited<ReturnType<typeof enroller>>

@@ -30,7 +30,7 @@ const answers = ({ type, payload }: Asked) => {
   return { status: 'failed', error: 'Event not found', code: 'record_not_found' }
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   let service: TestService
   let world: World
   let addAcmeOrg: (slug: string) => Promise<Org>

@@ -36,7 +36,7 @@ const at = (minute: number): string => `2026-03-01T11:${String(minute).padStart(
 const some = <T>(count: number, make: (n: number) => T): T[] =>
   Array.from({ length: count }, (_, n) => make(n))
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -4,12 +4,12 @@ import { newId } from '../../src/core/new-id.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
 import { lastSequence } from '../../src/logs/sequence.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { placedOf } from './sequence.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('the migration numbers existing logs in the order they were received', async () => {
     const service = await startService(open)
     const { bakery, garage } = (await buildWorld(service)).orgs

@@ -98,7 +98,7 @@ it('a device over its quota is logged once per hour, and all its entries are cou
   expect(await metricValues(metrics, 'svc_log_entries_excess_total')).toEqual({ refused: 100, deleted: 150 })
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock()
     const service = await startService(open, { clock, env })

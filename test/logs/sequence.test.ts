@@ -13,7 +13,7 @@ const naming = (path: string) =>
     details: expect.arrayContaining([expect.objectContaining({ path })]),
   })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

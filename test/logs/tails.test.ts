@@ -6,7 +6,7 @@ import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
 import { maxDevicesOfNewest, maxHeadsSince, maxSince } from '../../src/logs/tails/contract.ts'
 import { logTails } from '../../src/logs/tails/handlers.ts'
 import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 import { placedOf } from './sequence.ts'
@@ -18,7 +18,7 @@ const naming = (path: string) =>
   })
 const clockTime = '2026-03-01T11:00:00.000Z'
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -4,7 +4,7 @@ import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('telemetry with characters that a database cannot store is cleaned, not refused', async () => {
     const service = await startService(open)
     const { tokens, orgs } = await buildWorld(service)

@@ -57,7 +57,7 @@ describe('the development outbox', () => {
 
 const phone = '+491701234567'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('phone codes without a verification service', () => {
     const bench = async () => {
       const { storage, dataDir } = await open()

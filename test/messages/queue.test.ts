@@ -65,7 +65,7 @@ function benchOn(storage: Storage): Bench {
 
 const queued = (storage: Storage) => storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a queued mail', () => {
     const bench = async () => benchOn((await open()).storage)
 

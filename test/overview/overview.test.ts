@@ -7,7 +7,7 @@ import { addDevice } from '../groups/fleet.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

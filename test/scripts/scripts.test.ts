@@ -7,7 +7,7 @@ import { addOrgUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -15,7 +15,7 @@ import { addWebhook, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function setUp() {
     const service = await startService(open)
     const world = await buildWorld(service)

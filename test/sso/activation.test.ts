@@ -13,7 +13,7 @@ const day = 24 * 3600
 const missing = 'is missing in an active provider'
 const noEndpoint = expect.stringContaining(`${missing}: set it, or the issuer again`)
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('an active provider', () => {
     it('is complete, and each missing field is named', async () => {
       const { create, setStatus, change, client } = await start(open)

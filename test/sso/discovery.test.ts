@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { reaching } from '../webhooks/receiver.ts'
@@ -14,7 +14,7 @@ const tooLarge = (1 << 20) + 1
 describe.skipIf(!hasOpenssl)('OIDC discovery', () => {
   const certificate = testCertificate()
 
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async (env: Record<string, string> = reaching(certificate)) => {
       const service = await startService(open, { env })
       const world = await buildWorld(service)

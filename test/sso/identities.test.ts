@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addMember, codeIn, errorIn, person, start } from './sign-in/sign-in-fixture.ts'
 
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   /** A service with a provider, at which the member Dora can sign in. */
   async function setUp() {
     const on = await start(open)

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest'
 import { up } from '../../migrations/0034_sso_vouching.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addProvider, addRole, buildWorld, roleOf } from '../world.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('an existing provider vouches for what all members hold who could have configured it', async () => {
     const service = await startService(open)
     const { bakery, garage, harbor } = (await buildWorld(service)).orgs

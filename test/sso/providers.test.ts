@@ -19,7 +19,7 @@ import {
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('an identity provider', () => {
     it('keeps its default role: nobody deletes that, active or not', async () => {
       const { service, bakery, client, create, change, show } = await start(open)

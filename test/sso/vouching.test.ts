@@ -13,7 +13,7 @@ import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/si
 
 const admin = { ...person, sub: 'subject-2', email: 'boss@bakery.example.com' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** The bakery, with a member who may only read and write organizations. */
   async function setUp() {
     const on = await start(open)

@@ -6,7 +6,7 @@ import { type Migration, migrate, migrationStatus, pendingMigrations } from '../
 import { version } from '../../src/version.ts'
 import { Home } from '../cli/run.ts'
 import { failedStart, ServeProcess, until } from '../daemon/process.ts'
-import { inTurn, onEveryEmptyDatabase } from '../databases.ts'
+import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
 import { sourcesWith } from './migration-files.ts'
 
 const adding = (name: string): Migration => ({
@@ -71,7 +71,7 @@ onEveryEmptyDatabase((_kind, open) => {
   })
 })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   describe('a program beside a schema of a later version', () => {
     const upgraded = async (last: Migration) => {
       const { storage, dataDir, databaseUrl } = await open()

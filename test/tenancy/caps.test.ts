@@ -4,7 +4,7 @@ import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('a partner gets no more organizations than its cap, even concurrently', async () => {
     const service = await startService(open)
     const client = service.client(await systemToken(service))

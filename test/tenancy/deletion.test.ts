@@ -5,7 +5,7 @@ import { inTurn } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { addUser, buildWorld, roleOf } from '../world.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('what a deletion would end is counted within the reach of the caller, and then ends', async () => {
     const service = await startService(open)
     const { orgs, partners, tokens } = await buildWorld(service)

@@ -8,7 +8,7 @@ import { addOrgUser, addPartnerUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('an organization', () => {
     it('is changed and deleted by the system and by users of its partner who can see it', async () => {
       const service = await startService(open)

@@ -8,7 +8,7 @@ import { addPartnerUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a partner', () => {
     it('is changed field by field, and the audit log records the changes', async () => {
       const service = await startService(open)

@@ -11,7 +11,7 @@ const many = <T>(count: number, call: (n: number) => Promise<T>) =>
 const outcome = (one: PromiseSettledResult<unknown>): unknown =>
   one.status === 'fulfilled' ? 200 : (one.reason as { code: string }).code
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('only one of several concurrent requests gets a slug', async () => {
     const service = await startService(open)
     const { partners, orgs, tokens } = await buildWorld(service)

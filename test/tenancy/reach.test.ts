@@ -91,7 +91,7 @@ const rows: Row[] = [
   ],
 ]
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('tenancy', () => {
     it('is accessible to the documented callers, in every scope and with every orgAccess', async () => {
       const service = await startService(open)

@@ -7,7 +7,7 @@ import { addOrgUser, buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a site', () => {
     it('is changed and deleted by users who have permission and can see it', async () => {
       const service = await startService(open)

@@ -65,7 +65,7 @@ const nothing = { ...reporting, agent: 401 }
 /** Active again: users may sign in and machines report; revoked credentials stay revoked. */
 const again = { session: 401, apiKey: 401, login: 200, enrollment: 401, agent: 200 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a tenant that is suspended or deleted', () => {
     it('loses keys and sessions of an organization for good; its machines return with it', async () => {
       const service = await startService(open)

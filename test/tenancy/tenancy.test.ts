@@ -6,7 +6,7 @@ import { buildWorld } from '../world.ts'
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('organizations and sites', () => {
     it('are visible to authorized callers only', async () => {
       const service = await startService(open)

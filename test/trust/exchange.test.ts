@@ -9,7 +9,7 @@ import { newEntries } from '../laws/audited.ts'
 import { TokenIssuer } from './issuer.ts'
 import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('the token of a job', () => {
     it('is exchanged for an access token with the permissions of its policy', async () => {
       const { create, exchange, tokenOf, service, bakery, clock, client } = await start(open)

@@ -13,7 +13,7 @@ import { gitlab, run, start } from './trust-fixture.ts'
 const sessionFile = ({ path, config }: Home) =>
   relative(path, join(config, 'sessions', readdirSync(join(config, 'sessions'))[0]!))
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** A service, and an empty home of a CI job. */
   async function begin() {
     const stage = await start(open, {}, testClock(new Date().toISOString()))

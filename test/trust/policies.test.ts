@@ -10,7 +10,7 @@ const said = (status: number, message: unknown) => expect.objectContaining({ sta
 const fault = (path: string, message: unknown) =>
   expect.objectContaining({ status: 400, details: expect.arrayContaining([{ path, message }]) })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a trust policy', () => {
     it('is active from the start, with the given values and default limits', async () => {
       const { service, bakery, client, create, clock } = await start(open)

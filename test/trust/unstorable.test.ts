@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { inTurn } from '../databases.ts'
 import { refused, start, unsigned } from './trust-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   it('a token with text that a database cannot store matches no policy that checks it', async () => {
     const { create, exchange, tokenOf } = await start(open)
     await create()

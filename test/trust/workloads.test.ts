@@ -16,7 +16,7 @@ const keys = api.enrollmentKeys
 const forbidden = expect.objectContaining({ status: 403, code: 'forbidden' })
 const cut = expect.objectContaining({ status: 401, code: 'invalid_token' })
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a workload', () => {
     it('creates, rotates, lists and deletes enrollment keys, with which machines enroll', async () => {
       const { create, signIn, service, bakery, clock } = await start(open)

@@ -7,7 +7,7 @@ import { api } from '../../src/api.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { send } from '../daemon/request.ts'
 import { names, unsafeUrls } from '../daemon/unsafe-urls.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
 import { healthy, stage } from './webhook-fixture.ts'
 
@@ -24,7 +24,7 @@ const faults = {
 
 describe.skipIf(!hasOpenssl)('the address of a webhook', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async (answers: Answers, allowed = ['127.0.0.0/8']) => {
       const asked: string[] = []
       const unanswered: (() => void)[] = []

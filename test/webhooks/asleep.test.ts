@@ -3,14 +3,14 @@ import { api } from '../../src/api.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { until } from '../daemon/process.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testClock } from '../harness.ts'
 import { reaching, receiver } from './receiver.ts'
 import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a service that was suspended for longer than it holds its queues', () => {
   const certificate = testCertificate()
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     it('sends nothing twice, and never more than four at once', async () => {
       const clock = testClock()
       const fixture = await stage(open, certificate, { clock })

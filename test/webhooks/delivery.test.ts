@@ -8,7 +8,7 @@ import { raisableTypes } from '../../src/events/contract.ts'
 import { emit } from '../../src/events/outbox.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 import { reaching, receiver } from './receiver.ts'
@@ -17,7 +17,7 @@ const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
 
 describe.skipIf(!hasOpenssl)('deliveries', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async (env: Record<string, string> = {}) => {
       const service = await startService(open, { env: { ...reaching(certificate), ...env } })
       const world = await buildWorld(service)

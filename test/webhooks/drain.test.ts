@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { openStorage } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { type Place, until } from '../daemon/process.ts'
-import { inTurn, openMigrated } from '../databases.ts'
+import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { after, checkWhole, finish, makeWorld, raise, started, storm, type World } from './killing.ts'
 
 describe.skipIf(!hasOpenssl)('SIGTERM', () => {
@@ -29,7 +29,7 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
     }
   }
 
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     it('under load lets attempts in flight finish, nothing is sent twice, a restart continues', async () => {
       const database = await open()
       await database.storage.close()

@@ -3,7 +3,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addWebhook, buildWorld, type World } from '../world.ts'
 
@@ -34,7 +34,7 @@ async function busyAndIdle(storage: Storage, { bakery, harbor }: World['orgs']) 
 }
 
 describe('the fan-out of events', () => {
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     it('serves an organization in its first batch, beside one with many webhooks and events', async () => {
       const database = await open()
       const service = await startService(async () => database)

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth, randomFrom, seed } from '../depth.ts'
 import { after, checkWhole, finish, makeWorld, started, storm, workersOn } from './killing.ts'
 
@@ -9,7 +9,7 @@ const perRound = 150
 
 describe.skipIf(!hasOpenssl)('kill -9', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     it(`loses no accepted event and no sequence number (SEED=${seed})`, async () => {
       const random = randomFrom(seed)
       const database = await open()

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { up } from '../../migrations/0031_webhook_counts.ts'
 import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('the migration of the counts of webhooks to their own table keeps their values', async () => {
     const service = await startService(open)
     const { bakery, garage } = (await buildWorld(service)).orgs

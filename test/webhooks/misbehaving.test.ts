@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { FailureClass } from '../../src/webhooks/deliveries/contract.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { endless, raw, rawTcp } from './misbehaving.ts'
 import { type Answer, receiver } from './receiver.ts'
 import { healthy, stage } from './webhook-fixture.ts'
@@ -17,7 +17,7 @@ type Case = [
 describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
   const certificate = testCertificate()
   const strangers = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const answering = async (answer: Answer) => (await receiver(certificate, () => answer)).url
     const saying = (text: string) => raw(certificate, (socket) => void socket.end(text))
     const tooSlow = ['timeout', 'Timeout after 500ms', /^the receiver took too long: /] as const

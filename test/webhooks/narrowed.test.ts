@@ -7,7 +7,7 @@ import { callOf, toWire } from '../laws/calls.ts'
 import { buildStage } from '../laws/fixture.ts'
 import { Line } from '../laws/wire.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('a member restricted to a site or a device group', () => {
     it('cannot use webhooks, which report on every device', async () => {
       const service = await startService(open)

@@ -3,14 +3,14 @@ import { api } from '../../src/api.ts'
 import { addSeconds, secondsBetween } from '../../src/core/time.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { until } from '../daemon/process.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { type Answer, receiver } from './receiver.ts'
 import { gate, healthy, lastDue, pass, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a receiver', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async (answer: () => Answer = () => ({ status: 503, body: 'busy' })) => {
       const clock = testClock()
       const fixture = await stage(open, certificate, { clock })

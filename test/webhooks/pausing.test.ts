@@ -5,7 +5,7 @@ import type { WebhookDelivery } from '../../src/webhooks/deliveries/contract.ts'
 import { lockWebhook } from '../../src/webhooks/store.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { until } from '../daemon/process.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
 import { reaching, receiver } from './receiver.ts'
 import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
@@ -14,7 +14,7 @@ const deliveredIn = (all: WebhookDelivery[]) => all.filter(({ status }) => statu
 
 describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
   const certificate = testCertificate()
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     /** Twenty deliveries, of which four are in flight and wait for `answer`. */
     const start = async () => {
       const { opened: asked, open: answer } = gate()

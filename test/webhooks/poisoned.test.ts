@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import type { Dialect } from '../../src/storage/db.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { withoutKey } from '../lost-key.ts'
 import { buildWorld } from '../world.ts'
@@ -26,7 +26,7 @@ async function refuse(db: Db, kind: Dialect, text: string): Promise<void> {
 
 describe.skipIf(!hasOpenssl)('one bad row never blocks others', () => {
   const certificate = testCertificate()
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     async function start() {
       const service = await startService(open, { env: reaching(certificate) })
       const world = await buildWorld(service)

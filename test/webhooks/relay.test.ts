@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { checkSignatures } from '../../src/core/webhook-signature.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { reaching, receiver } from './receiver.ts'
@@ -15,7 +15,7 @@ const lower = (headers: Record<string, string>): Record<string, string> =>
 
 describe.skipIf(!hasOpenssl)('the relay of a webhook', () => {
   const certificate = testCertificate()
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     const start = async (answer?: Parameters<typeof receiver>[1]) => {
       const clock = testClock()
       const fixture = await stage(open, certificate, { clock })

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
 import { stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a replay', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async (count: number) => {
       const fixture = await stage(open, certificate)
       const to = await receiver(certificate, () => ({ status: 500 }))

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { raw, rawTcp } from './misbehaving.ts'
 import { reaching, receiver } from './receiver.ts'
@@ -8,7 +8,7 @@ import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a slow receiver', () => {
   const certificate = testCertificate()
-  inTurn((kind, open) => {
+  onEveryDatabase((kind, open) => {
     it('delays only itself: others get everything while it holds its requests', async () => {
       const fixture = await stage(open, certificate)
       const { opened: asked, open: answer } = gate()

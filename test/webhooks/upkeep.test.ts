@@ -6,7 +6,7 @@ import { addSeconds } from '../../src/core/time.ts'
 import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
 import { deleteOldDeliveries } from '../../src/webhooks/jobs.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
-import { inTurn } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { receiver } from './receiver.ts'
 import { pass, stage } from './webhook-fixture.ts'
@@ -16,7 +16,7 @@ const day = 24 * hour
 
 describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
   const certificate = testCertificate()
-  inTurn((_, open) => {
+  onEveryDatabase((_, open) => {
     const start = async () => {
       const clock = testClock()
       const fixture = await stage(open, certificate, { clock })

@@ -16,7 +16,7 @@ const errorWith = (status: number, message: string) => expect.objectContaining({
 const faults = (...details: { path: string; message: string }[]) =>
   expect.objectContaining({ status: 400, details })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -47,7 +47,7 @@ const stored = (more: Record<string, string> = {}) => ({
   ...more,
 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function start(env: Record<string, string>) {
     const service = await startService(open, { env })
     const client = service.client(await systemToken(service))

@@ -20,7 +20,7 @@ import { sha256, signedRelease } from '../signed-release.ts'
 const linux = 'svc-agent-linux-amd64'
 const path = '/api/v1/agents/download'
 
-inTurn((_, open) => {
+inTurn((open) => {
   async function start(env: Record<string, string> = {}) {
     const directory = await temporaryFolder()
     const local = { BINARY_SOURCE: 'local', AGENT_BINARY_DIR: directory, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { serviceOn } from '../../harness.ts'
 import { addPlace, addRollout } from './records.ts'
 import { before, type Machine, withFleet } from './rollout-fixture.ts'
@@ -8,7 +8,7 @@ import { before, type Machine, withFleet } from './rollout-fixture.ts'
 const waves = [{ percent: 50 }, { percent: 100 }]
 const strict = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 0 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   /** A rollout whose first wave, half of the devices, was offered its version. */
   const startFirstWave = async (count: number, bounds: Partial<typeof strict> = {}) => {
     const stage = await withFleet(open, count)

@@ -5,7 +5,7 @@ import { before, begin, type Machine, withFleet } from './rollout-fixture.ts'
 
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   const setUp = (count: number) => withFleet(open, count)
 
   describe('a rollout', () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
-import { inTurn } from '../../databases.ts'
-import { depth, isSoak } from '../../depth.ts'
+import { onEveryDatabase } from '../../databases.ts'
+import { depth, isSoak, isTried } from '../../depth.ts'
 import { before, begin } from './rollout-fixture.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
 
@@ -27,7 +27,7 @@ const fates = [
   ['rolls back', 'Rolled back: exit 1'],
 ] as const
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   const inDepth = it.runIf(kind === 'sqlite' || isSoak)
   let stage: Awaited<ReturnType<typeof begin>>
   let machines: Machine[]
@@ -116,7 +116,7 @@ inTurn((kind, open) => {
   })
 
   describe('a version that fails', () => {
-    it.each(fates)(
+    it.each(fates.filter((_, index) => isTried(kind, index, fates.length)))(
       'because it makes agents %s is halted in its first wave, with the reason',
       async (fate, why) => {
         const { fleet, wanted } = await start()

@@ -7,7 +7,7 @@ import { before, type Machine, withFleet } from './rollout-fixture.ts'
 const atOne = { every: 'Sun 13:00', durationMinutes: 60, timezone: 'UTC' }
 const opensAt = '2026-03-01T13:00:00.000Z'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const setUp = async (count: number) => {
     const stage = await withFleet(open, count)
     const { system, bakery, placesOf } = stage

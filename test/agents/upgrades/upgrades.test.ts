@@ -5,7 +5,7 @@ import { inTurn } from '../../databases.ts'
 import { RawAgent } from '../../live/raw-agent.ts'
 import { begin } from '../rollouts/rollout-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const setUp = async () => {
     const stage = await begin(open)
     const { service, system, bakery, clock, enroll } = stage

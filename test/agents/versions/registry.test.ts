@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import type { Client } from '../../../src/core/client.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { serviceOn, startService } from '../../harness.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { buildWorld, systemToken } from '../../world.ts'
@@ -11,7 +11,7 @@ import { keyOf, sha256, signedRelease } from '../signed-release.ts'
 const problem = (status: number, code: string, more: object = {}) =>
   expect.objectContaining({ status, code, ...more })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   async function start(env: Record<string, string> = {}) {
     const host = await releaseHost()
     const service = await startService(open, { env: { ...host.env(), ...env } })

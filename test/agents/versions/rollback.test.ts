@@ -11,7 +11,7 @@ const problem = (status: number, code: string, more: object = {}) =>
 
 type Where = { component?: 'agent'; platform?: 'linux' | 'windows'; arch?: 'x64' | 'arm64' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 is promoted. */
   const setUp = async (kinds = ['linux/x64', 'windows/x64']) => {
     const stage = await begin(open)

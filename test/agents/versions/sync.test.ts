@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { newId } from '../../../src/core/new-id.ts'
 import { listening } from '../../cli/network.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { type ServiceOptions, serviceOn, startService, type TestService } from '../../harness.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { systemToken } from '../../world.ts'
@@ -20,7 +20,7 @@ const failed = (words: RegExp) =>
     message: expect.stringMatching(words),
   })
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   async function start({ host, env, ...more }: ServiceOptions & { host?: ReleaseHost } = {}) {
     const at = host ?? (await releaseHost())
     const service = await startService(open, { ...more, env: { ...at.env(), ...env } })

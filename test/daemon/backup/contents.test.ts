@@ -11,12 +11,12 @@ import type { AnyDb } from '../../../src/storage/columns.ts'
 import { blockWrites } from '../../../src/storage/copy/moved.ts'
 import { createProgress } from '../../../src/storage/copy/progress.ts'
 import { raiseOldestVersion } from '../../../src/storage/oldest-version.ts'
-import { inTurn, openMigrated, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
 import { adminEmail, clientOf } from '../../harness.ts'
 import { ServeProcess, until } from '../process.ts'
 import { emptyPlace, kinds } from './filled.ts'
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   describe('the list of tables', () => {
     it('has the marks of what is done to a database, each of which is made only meanwhile', async () => {
       const { storage } = await open()

@@ -6,7 +6,7 @@ import { backupMetrics } from '../../../daemon/backup/backup-watch.ts'
 import { findRun } from '../../../daemon/backup/runs.ts'
 import { WriteGate } from '../../../src/storage/copy/write-gate.ts'
 import { createScratchDatabase } from '../../../src/storage/postgres/scratch-database.ts'
-import { everyDatabase, inTurn, openMigrated, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
 import { startService, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { buildWorld } from '../../world.ts'
@@ -43,7 +43,7 @@ it('a drill leaves the service open for writes', async () => {
   }
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   async function backedUp() {
     const service = await startService(open)
     await buildWorld(service)
@@ -82,10 +82,7 @@ inTurn((kind, open) => {
     })
   })
 
-  it('restores the newest backup of a directory, and says so everywhere', {
-    ...everyDatabase,
-    timeout: patience,
-  }, async () => {
+  it('restores the newest backup of a directory, and says so everywhere', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const { code, stdout, stderr } = await svc(['db', 'drill', target], place)
     expect(code).toBe(0)
@@ -162,7 +159,7 @@ inTurn((kind, open) => {
     expect((await svc(['db', 'drill', target], place)).code).toBe(2)
   })
 
-  it('that is killed leaves what the next one removes', { ...everyDatabase, timeout: patience }, async () => {
+  it('that is killed leaves what the next one removes', { timeout: patience }, async () => {
     const { place, target } = await backedUp()
     const killed = new SvcProcess(['db', 'drill', target], place)
     const wanted = kind === 'sqlite' ? 1 : 2

@@ -5,7 +5,7 @@ import S3rver from 's3rver'
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
 import { storeAt } from '../../../daemon/backup/open-store.ts'
 import { partBytes } from '../../../daemon/integrations/s3-multipart.ts'
-import { inTurn, openMigrated, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
 import { startService, testSecrets } from '../../harness.ts'
 import { buildWorld } from '../../world.ts'
 import { svc } from './binary.ts'
@@ -148,7 +148,7 @@ it('loses the uploads that killed backups left, and no others', async () => {
   expect([...open.keys()]).toEqual(['busy', 'foreign'])
 })
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   it('takes a backup, and gives it to a drill and a restore', { timeout: 180_000 }, async () => {
     const service = await startService(open)
     await buildWorld(service)

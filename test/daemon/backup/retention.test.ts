@@ -6,13 +6,13 @@ import { storeAt } from '../../../daemon/backup/open-store.ts'
 import { prune } from '../../../daemon/backup/retention.ts'
 import { recordBackup } from '../../../daemon/backup/runs.ts'
 import { addSeconds } from '../../../src/core/time.ts'
-import { inTurn, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
 import { backupOf, withStorage } from './filled.ts'
 
 const day = 86_400
 const now = '2026-03-31T00:00:00.000Z'
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   it('removes own archives by number and age, never the newest or what others put there', async () => {
     const { dataDir, databaseUrl } = await open()
     const place = { dataDir, databaseUrl }

@@ -9,7 +9,7 @@ import { readConfig } from '../../../daemon/config.ts'
 import { checkBackups } from '../../../daemon/doctor/backups.ts'
 import { addSeconds, type Instant } from '../../../src/core/time.ts'
 import { openStorage } from '../../../src/storage/open.ts'
-import { everyDatabase, inTurn, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
 import { serviceOn, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { ServeProcess, serviceEnv, until } from '../process.ts'
@@ -57,7 +57,7 @@ const visible = async (folder: string) =>
   (await readdir(folder)).filter((name) => /^svc-.*\.backup$/.test(name))
 const drafts = async (folder: string) => (await readdir(folder)).filter((name) => name.endsWith('.part'))
 
-inTurn((_, open) => {
+onEveryDatabase((_, open) => {
   async function opened() {
     const { dataDir, databaseUrl } = await open()
     const target = await temporaryFolder()
@@ -68,10 +68,7 @@ inTurn((_, open) => {
     return { place: { dataDir, databaseUrl }, target, clock: () => now, pass }
   }
 
-  it('is done by one of two replicas when it is due, and is seen', {
-    ...everyDatabase,
-    timeout: patience,
-  }, async () => {
+  it('is done by one of two replicas when it is due, and is seen', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     const env = { BACKUP_TARGET: target }
     const replicas = [await replica(place, env, clock), await replica(place, env, clock)]
@@ -222,7 +219,7 @@ inTurn((_, open) => {
     expect([await visible(target), await drafts(target)]).toMatchObject([[{}, {}], []])
   })
 
-  it('ends with its service, and another one does it', { ...everyDatabase, timeout: patience }, async () => {
+  it('ends with its service, and another one does it', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     await dueSince('backup', place)
     const env = { ...serviceEnv, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily, BACKUP_LIMIT_RATE: '10' }

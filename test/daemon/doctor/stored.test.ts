@@ -2,7 +2,7 @@ import { expect, it, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds, systemClock } from '../../../src/core/time.ts'
 import type { Db, Storage } from '../../../src/storage/open.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { serviceOn } from '../../harness.ts'
 import { buildWorld, type World } from '../../world.ts'
 import type { Place } from '../process.ts'
@@ -16,7 +16,7 @@ vi.setConfig({ testTimeout: 90_000 })
 const day = 86_400
 const inDays = (days: number) => addSeconds(systemClock(), days * day)
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   type Work = (
     world: World,
     client: ReturnType<Awaited<ReturnType<typeof serviceOn>>['client']>,

@@ -8,7 +8,7 @@ import { type FleetOptions, startFleet } from './fleets.ts'
 
 const soon = (check: () => Promise<unknown>) => vi.waitFor(check, { timeout: 15_000, interval: 50 })
 
-inTurn((_, open) => {
+inTurn((open) => {
   const startStage = async (options: Parameters<typeof begin>[1] = {}) => {
     const stage = await begin(open, options)
     const body = { name: 'simulation', maxUsage: 500 }

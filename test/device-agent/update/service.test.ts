@@ -68,7 +68,7 @@ async function updateAndRollBack(
   expect(statSync(agent.file).mode & 0o777).toBe(0o755)
 }
 
-inTurn((_, open) => {
+inTurn((open) => {
   test('an agent is updated by its service, and keeps its version when the next one is broken', () =>
     updateAndRollBack(open, [build('1.0.0'), build('2.0.0')]))
 })

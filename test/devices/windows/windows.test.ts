@@ -6,7 +6,7 @@ import { listen } from '../../events/listener.ts'
 import { testClock } from '../../harness.ts'
 import { begin } from '../device-fixture.ts'
 
-inTurn((_, open) => {
+inTurn((open) => {
   const start = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })

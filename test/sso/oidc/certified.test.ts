@@ -10,7 +10,7 @@ import { addMember, browser, codeIn } from '../sign-in/sign-in-fixture.ts'
 
 const account = { email: 'dora@bakery.example.com', name: 'Dora Bakes', email_verified: true }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe.skipIf(!hasOpenssl)('a certified provider with signed user info', () => {
     const certificate = testCertificate()
     let service: TestService

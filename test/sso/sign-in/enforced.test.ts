@@ -29,7 +29,7 @@ const login = (service: TestService, email: string, to: { orgId?: string; partne
 
 const refused = { status: 401, code: 'invalid_credentials' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** The bakery with a provider, and the member Dora, who also has a password. */
   async function setUp() {
     const on = await start(open)

@@ -5,7 +5,7 @@ import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import type { FailureKind } from '../../../src/core/outbound.ts'
 import { type FailureCode, failures } from '../../../src/sso/failures.ts'
-import { inTurn, type Open } from '../../databases.ts'
+import { type Open, onEveryDatabase } from '../../databases.ts'
 import { addRole, roleOf } from '../../world.ts'
 import { fault, issuer } from '../provider-fixture.ts'
 import { selfSigned } from '../saml/certificate.ts'
@@ -561,7 +561,7 @@ async function expectTold(
   expect(JSON.stringify([lines, steps])).not.toMatch(/hush|access-token|"again"|eyJ/)
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('a misconfigured OpenID Connect provider', () => {
     let on: Awaited<ReturnType<typeof setUp>>
     const usual = {

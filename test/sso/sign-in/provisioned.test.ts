@@ -16,7 +16,7 @@ const email = 'gus@garage.example.com'
 const gus = { sub: 'gus', email: 'Gus@Garage.example.com', name: 'Told by the provider' }
 const viewer = roleOf('Org Viewer', 'organization')
 
-inTurn((_, open) => {
+inTurn((open) => {
   /** The bakery with provisioning; Gus has an account and belongs to the garage. */
   async function setUp(more: object = { autoProvision: true, defaultRoleId: viewer }) {
     const on = await start(open)

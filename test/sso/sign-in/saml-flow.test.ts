@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
 import { parseXml } from '../../../src/sso/saml/xml.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { withoutKey } from '../../lost-key.ts'
 import { metricsToken, scrapedValues } from '../../metric-values.ts'
@@ -20,7 +20,7 @@ function isSignedBy(publicKey: KeyObject, location: string): boolean {
   return verify('sha256', Buffer.from(signed), publicKey, signature)
 }
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   async function setUp(more: object = {}, env: Record<string, string> = {}) {
     const on = await start(open, { ...samlEnv, ...env })
     const { service, bakery, clock } = on

@@ -3,11 +3,11 @@ import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
 import { joinPartner } from '../../../src/identity/memberships.ts'
 import { codeAt } from '../../daemon/people.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { addUser, roleOf, tokenFor } from '../../world.ts'
 import { addMember, codeIn, person, start } from './sign-in-fixture.ts'
 
-inTurn((_kind, open) => {
+onEveryDatabase((_kind, open) => {
   /** The member Dora, who signs in with the provider, by default has a password too. */
   async function setUp({ hasPassword = true } = {}) {
     const on = await start(open)

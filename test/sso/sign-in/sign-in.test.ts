@@ -3,12 +3,12 @@ import { api } from '../../../src/api.ts'
 import { joinOrganization } from '../../../src/identity/memberships.ts'
 import { pkceChallenge } from '../../../src/sso/oidc/flow.ts'
 import type { Db } from '../../../src/storage/open.ts'
-import { inTurn } from '../../databases.ts'
+import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { addRole, roleOf } from '../../world.ts'
 import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
-inTurn((kind, open) => {
+onEveryDatabase((kind, open) => {
   describe('a sign-in with an identity provider', () => {
     it('starts with state, nonce, PKCE and a cookie', async () => {
       const { service, bakery, provider } = await start(open)

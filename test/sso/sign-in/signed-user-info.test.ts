@@ -7,7 +7,7 @@ import { addMember, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 type Claims = Record<string, unknown>
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('signed user info', () => {
     const setUp = async () => {
       const on = await start(open)

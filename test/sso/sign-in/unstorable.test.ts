@@ -12,7 +12,7 @@ import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-fi
 /** Text that a database refuses, or returns altered. */
 const odd = { 'a NUL': 'a\u0000b', 'half a surrogate pair': 'a\ud800', 'the other half': '\udc00a' }
 
-inTurn((_, open) => {
+inTurn((open) => {
   describe('text that a database cannot store, sent by an identity provider', () => {
     it('in a claim fails the sign-in, names the field, and leaves nothing behind', async () => {
       const { service, bakery, provider, idp, signIn } = await start(open)
