@@ -1,7 +1,11 @@
 import { globSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import { isSoak } from './test/depth.ts'
+
+// Services start threads from the sources, thousands of them, and Node would strip their types and compile them each time.
+process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('node_modules/.cache/node', import.meta.url))
 
 /** These have stand-ins for modules of their own, or none: others would stay for the files that come after. */
 const alone = [

@@ -26,7 +26,7 @@ export async function runAndExit(argv: string[], run: () => Promise<unknown>): P
     lost = error
     reject(error)
   })
-  if (wantsJson(argv)) bufferNotes()
+  bufferNotes(wantsJson(argv))
   let code: number
   try {
     await Promise.race([run(), broken])

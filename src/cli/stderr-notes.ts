@@ -40,11 +40,11 @@ export function printNote(text: string): void {
 }
 
 /**
- * Buffers notes until the command has finished: with --json a failure leaves one line of JSON on
+ * Whether notes wait until the command has finished: with --json a failure leaves one line of JSON on
  * standard error and nothing else. On a terminal notes are printed immediately.
  */
-export function bufferNotes(): void {
-  if (!process.stderr.isTTY) buffered = []
+export function bufferNotes(isWanted: boolean): void {
+  buffered = isWanted && !process.stderr.isTTY ? [] : undefined
 }
 
 export function flushNotes(): void {

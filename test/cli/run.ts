@@ -3,6 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { isSoak } from '../depth.ts'
+import { CommandHost } from './command-host.ts'
 
 export const binary = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
@@ -23,6 +25,7 @@ export class Home {
   readonly path = mkdtempSync(join(tmpdir(), 'svc-cli-'))
   readonly config = join(this.path, 'config')
   readonly env: Record<string, string>
+  #host: CommandHost | undefined
 
   constructor(env: Record<string, string> = {}) {
     this.env = {
@@ -34,9 +37,16 @@ export class Home {
     }
   }
 
-  /** Runs the real binary. */
-  run(args: string[], options: RunOptions = {}): Promise<Result> {
-    return start(process.execPath, [binary, ...args], { ...this.env, ...options.env }, this.path, options)
+  /** Runs the real binary; in `npm test` one command after another in one process, where it would do the same. */
+  async run(args: string[], options: RunOptions = {}): Promise<Result> {
+    const env = { ...this.env, ...options.env }
+    const { input, signalAfter } = options
+    this.#host ??= new CommandHost({ cwd: this.path, env: this.env })
+    if (isSoak || input !== undefined || signalAfter || !this.#host.canRun(args, env))
+      return start(process.execPath, [binary, ...args], env, this.path, options)
+    const started = performance.now()
+    const ended = await this.#host.run(args, env, longest)
+    return { ...ended, ms: performance.now() - started }
   }
 
   /** Runs it at a terminal, and types each answer after its question. All output is in stdout. */
@@ -80,6 +90,7 @@ export class Home {
   }
 
   remove(): void {
+    this.#host?.close()
     // What a command left in the background may still write there.
     rmSync(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 })
   }

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { inject, onTestFinished } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
@@ -118,10 +119,12 @@ export async function failedStart(
   return Object.assign(service, await service.ended)
 }
 
-/** Waits for a condition to become true. */
+/** Waits for a condition to become true, and asks less often the longer it takes: the processes that it waits for need the machine. */
 export async function until(ready: () => boolean | Promise<boolean>, ms = 15_000): Promise<void> {
-  for (const end = performance.now() + ms; !(await ready()); ) {
-    if (performance.now() > end) throw new Error(`still waiting after ${ms} ms`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+  const begun = performance.now()
+  while (!(await ready())) {
+    const waited = performance.now() - begun
+    if (waited > ms) throw new Error(`still waiting after ${ms} ms`)
+    await sleep(Math.min(10 + waited / 20, 100))
   }
 }

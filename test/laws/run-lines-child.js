@@ -1,10 +1,9 @@
 // Runs many command lines one after another in one process, on whatever its standard streams are: a start for each would
 // take minutes. The file it is given says which; what each wrote, as it reached the stream, is in the file `to`.
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { runHere } from '../cli/run-here.js'
 
-const { main } = await import('../../dist/src/cli/main.js')
 const { runs, config, to } = JSON.parse(readFileSync(process.argv[2], 'utf8'))
-const longest = 3000
 
 const seen = []
 const columns = new Map()
@@ -29,28 +28,10 @@ async function run({ argv, url }) {
   cpSync(config.fresh, config.used, { recursive: true })
   Object.assign(process.env, { SVC_CONFIG_DIR: config.used, SVC_URL: url })
   let text = ''
-  const streams = [process.stdout, process.stderr]
-  for (const stream of streams) {
-    const { write } = Object.getPrototypeOf(stream)
-    stream.write = function kept(chunk, ...rest) {
-      text += chunk
-      return write.call(this, chunk, ...rest)
-    }
+  const written = (name, chunk) => {
+    const stream = process[name]
+    text += chunk
+    Object.getPrototypeOf(stream).write.call(stream, chunk)
   }
-  process.exitCode = undefined
-  const code = await new Promise((resolve) => {
-    const timer = setTimeout(() => resolve('late'), longest)
-    process.exit = (status) => {
-      clearTimeout(timer)
-      resolve(status)
-    }
-    main(argv)
-  })
-  for (const stream of streams) {
-    delete stream.write
-    delete stream.emit
-    stream.removeAllListeners('error')
-  }
-  for (const event of ['uncaughtException', 'SIGINT', 'SIGTERM']) process.removeAllListeners(event)
-  return { code, text }
+  return { code: await runHere(argv, { longest: 3000, written }), text }
 }
