@@ -14,11 +14,11 @@ const alone = [
   'test/identity/hashing.test.ts',
 ]
 
-/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts, or a helper that does, or take turns. */
+/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts, or a helper that does, take turns, or run commands. */
 const files = globSync('test/**/*.test.ts').filter(
   (file) =>
     !isSoak ||
-    /(depth|writers|killing|random)\.ts'|\b(inTurn|aboveStorage)\b/.test(readFileSync(file, 'utf8')),
+    /(depth|writers|killing|random)\.ts'|\b(inTurn|aboveStorage|Home|liveService)\b/.test(readFileSync(file, 'utf8')),
 )
 
 export default defineConfig({

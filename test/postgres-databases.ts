@@ -28,6 +28,13 @@ function urlOf(database: string): string {
   return url.href
 }
 
+/** The same database over TCP: for whoever stands in between. */
+export function overTcp(databaseUrl: string): URL {
+  const url = new URL(databaseUrl)
+  url.searchParams.delete('host')
+  return url
+}
+
 /** A database that has no table. */
 export async function emptyDatabase(): Promise<PostgresDatabase> {
   const name = await createDatabase('template0')

@@ -301,6 +301,8 @@ async function postgres(): Promise<() => Promise<string>> {
     await client.end()
     const url = new URL(given.postgresUrl!)
     url.pathname = name
+    // Over TCP, as most services are.
+    url.search = ''
     return url.href
   }
 }

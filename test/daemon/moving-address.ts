@@ -1,5 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { overTcp } from '../postgres-databases.ts'
 
 /** An address that leads to one server after the other; what was connected is cut then. */
 export async function movingAddress(databaseUrl: string) {
@@ -23,7 +24,7 @@ export async function movingAddress(databaseUrl: string) {
     server.close()
     cut()
   })
-  const url = new URL(databaseUrl)
+  const url = overTcp(databaseUrl)
   url.port = String((server.address() as { port: number }).port)
   return {
     databaseUrl: url.href,

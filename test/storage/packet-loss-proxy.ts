@@ -1,5 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { overTcp } from '../postgres-databases.ts'
 
 export type LossyProxy = {
   databaseUrl: string
@@ -37,7 +38,7 @@ export async function lossyProxy(databaseUrl: string): Promise<LossyProxy> {
     server.close()
     for (const socket of all) socket.destroy()
   })
-  const url = new URL(databaseUrl)
+  const url = overTcp(databaseUrl)
   url.port = String((server.address() as { port: number }).port)
   return {
     databaseUrl: url.href,

@@ -1,6 +1,7 @@
 import { createServer, type Socket } from 'node:net'
 import pg from 'pg'
 import { onTestFinished } from 'vitest'
+import { overTcp } from '../postgres-databases.ts'
 
 type Backend = { socket: Socket; client: Socket | undefined }
 
@@ -45,7 +46,7 @@ export async function poolTransactions(databaseUrl: string, sessions: number): P
     server.close()
     for (const { socket } of backends) socket.destroy()
   })
-  const url = new URL(databaseUrl)
+  const url = overTcp(databaseUrl)
   url.port = String((server.address() as { port: number }).port)
   return url.href
 }
