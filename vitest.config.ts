@@ -18,7 +18,9 @@ const alone = [
 const files = globSync('test/**/*.test.ts').filter(
   (file) =>
     !isSoak ||
-    /(depth|writers|killing|random)\.ts'|\b(inTurn|aboveStorage|Home|liveService)\b/.test(readFileSync(file, 'utf8')),
+    /(depth|writers|killing|random)\.ts'|\b(inTurn|aboveStorage|Home|liveService)\b/.test(
+      readFileSync(file, 'utf8'),
+    ),
 )
 
 export default defineConfig({

@@ -12,6 +12,7 @@ import { api } from '../../src/api.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
+import { overTcp } from '../postgres-databases.ts'
 import { failedStart, type Place, ServeProcess, serviceEnv, until } from './process.ts'
 
 /** A failed start prints one line, without internals, and exits with 1. */
@@ -102,7 +103,7 @@ describe('an unusable database is one clear line and exit 1', () => {
   })
 
   it('for a DATABASE_URL that leads nowhere, without its password', async () => {
-    const good = new URL((await openMigrated('postgres')).databaseUrl!)
+    const good = overTcp((await openMigrated('postgres')).databaseUrl!)
     const changed = (change: (url: URL) => void) => {
       const url = new URL(good)
       url.password = 'hunter2-secret'
@@ -499,7 +500,8 @@ describe('two services on one SQLite directory', () => {
 describe('a Postgres that is not up yet', () => {
   it('is waited for, with a log line', async () => {
     const { databaseUrl } = await openMigrated('postgres')
-    const { port, hostname } = new URL(databaseUrl!)
+    const late = overTcp(databaseUrl!)
+    const { port, hostname } = late
     const server = createServer((client) => {
       const database = connect(Number(port), hostname)
       client.pipe(database).pipe(client)
@@ -511,7 +513,6 @@ describe('a Postgres that is not up yet', () => {
     }
     const free = await listen(0)
     await new Promise((resolve) => server.close(resolve))
-    const late = new URL(databaseUrl!)
     late.port = String(free)
     const env = { ...serviceEnv, DATABASE_WAIT_SECONDS: '30' }
     const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: late.href }, { env })

@@ -57,7 +57,9 @@ describe.skipIf(!hasOpenssl)('the address of a webhook', () => {
         (message as { socket: Socket }).socket.on('connectionAttempt', (address) => made.push(address))
       subscribe('net.client.socket', note)
       onTestFinished(() => void unsubscribe('net.client.socket', note))
-      return () => made.filter((address) => address !== '127.0.0.1' && address !== '::1')
+      // A socket in the file system is that of the database.
+      return () =>
+        made.filter((address) => !['127.0.0.1', '::1'].includes(address) && !address.startsWith('/'))
     }
 
     const unsafe = { status: 'failed', attempt: 1, nextAttemptAt: null, failureClass: 'blocked' }
