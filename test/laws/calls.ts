@@ -105,8 +105,10 @@ const candidates = [
   // Nothing random contains it: a search finds as much in every run.
   'device',
   '1',
+  '2',
   'a',
   'true',
+  'false',
   'error',
   'id',
   '2026-03-01T12:00:00Z',
@@ -118,13 +120,17 @@ const candidates = [
   `${newId()}:1`,
 ]
 
-/** A text that is valid for a query or path parameter of this schema. */
-function plausible(schema: z.ZodType): string {
+/** Texts that are valid for a query or path parameter of this schema. */
+export function valuesFor(schema: z.ZodType): string[] {
   const { enum: listed } = schema.toJSONSchema({ io: 'input', unrepresentable: 'any' })
-  const found = [...(listed ?? []), ...candidates].map(String).find((text) => schema.safeParse(text).success)
-  if (found === undefined) throw new Error('no value is known for a parameter: add one to the candidates')
+  const found = [...(listed ?? []), ...candidates]
+    .map(String)
+    .filter((text) => schema.safeParse(text).success)
+  if (found.length === 0) throw new Error('no value is known for a parameter: add one to the candidates')
   return found
 }
+
+const plausible = (schema: z.ZodType): string => valuesFor(schema)[0]!
 
 /** The call as an HTTP request with a JSON body. */
 export function toWire(entry: Endpoint, input: Input, token?: string): Wire {
