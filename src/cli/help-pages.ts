@@ -1,3 +1,5 @@
+import { negativeOperators, operatorRows } from './filter-operators.ts'
+
 /** Pages of `svc help` about subjects other than a command. */
 export const helpPages: Record<string, string> = {
   'exit-codes': `EXIT CODES
@@ -235,19 +237,7 @@ export const helpPages: Record<string, string> = {
   A condition is a field, an operator and usually a value. svc filters fields
   lists the fields.
 
-  = != > >= < <=        a value, or a date
-  contains, not contains, starts with, ends with
-                        text; letter case is ignored
-  matches or ~          a regular expression (RE2), anywhere in the text
-  in (a, b), not in (a, b)
-                        one of these
-  has any (a, b), has all (a, b), is empty, is not empty
-                        lists, such as tags
-  is null, is not null  whether the device has reported a value
-  before, after         a date, such as 2026-01-31 or 2026-01-31T12:00:00Z
-  between A and B       including both
-  within 7 days, not within 2 weeks
-                        minutes, hours, days, weeks or months before now
+${operatorRows()}
 
   A value is a word, or text in quotes: "to do" or 'to do'. Within quotes a
   backslash escapes a quote or another backslash, \\n and \\t are a new line and
@@ -260,7 +250,7 @@ export const helpPages: Record<string, string> = {
   months are calendar months: one month before 31 March is 28 February. An
   unknown value satisfies "is null" and nothing else, so != does not find it. Of
   several values (tags, network.*, software.installed) any may satisfy a
-  condition; !=, not contains and not in mean that there are values and none of
+  condition; ${negativeOperators()} mean that there are values and none of
   them does. software.notInstalled also finds a device that reported no
   software. No value is in an empty list; every known value is not in it. A
   filter is at most 10 levels deep and has at most 200 conditions and groups.

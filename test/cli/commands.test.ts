@@ -1,11 +1,13 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { exitCodes } from '../../src/cli/exit-codes.ts'
+import { writtenOperators } from '../../src/cli/filter-operators.ts'
 import { helpPages } from '../../src/cli/help-pages.ts'
 import { displayWidth } from '../../src/cli/text-width.ts'
 import { topicDescriptions } from '../../src/cli/topics.ts'
 import { entriesOf, routeOf } from '../../src/core/endpoint.ts'
 import { errors } from '../../src/core/errors.ts'
+import { negations } from '../../src/filters/comparisons.ts'
 import { Home } from './run.ts'
 
 type Described = {
@@ -162,6 +164,11 @@ describe('help', () => {
     expect((await home.run(['help', name])).stdout).toBe(helpPages[name])
     const wide = helpPages[name]!.split('\n').filter((line) => displayWidth(line) > 80)
     expect(wide).toEqual([])
+  })
+
+  it('says which operators of filters are negative as the service has it', () => {
+    const negative = Object.entries(writtenOperators).filter(([, one]) => one.negative)
+    expect(negative.map(([operator]) => operator)).toEqual(Object.keys(negations))
   })
 
   it('lists every exit code', () => {
