@@ -5,7 +5,7 @@ import { printLatest, printMessages } from '../../src/cli/outbox.ts'
 import { parseOutputFlags } from '../../src/cli/print.ts'
 
 export default class DevOutbox extends LocalCommand {
-  static override summary = 'Show e-mail and SMS that a service without SMTP or Twilio did not send'
+  static override summary = 'Show e-mail and SMS that a service without a provider for them did not send'
   static override description =
     'Reads the files in outbox/ of the data directory, newest first. They contain links and codes that sign people in.'
   static override examples = [

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
+import { archiveTargets, smsProviders } from '../../daemon/integrations/providers.ts'
 import { helpPages } from '../../src/cli/help-pages.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
 import { defaultQuotas } from '../../src/core/quotas.ts'
@@ -108,6 +109,11 @@ test('what svc doctor says to set for a private authority is in the manual, the 
   expect(helpPages.environment).toContain(`\n  ${named} `)
   for (const guide of ['proxy', 'troubleshooting'])
     expect(read(`docs/operations/${guide}.md`)).toContain(named)
+})
+
+test('svc help environment names the settings of every provider', () => {
+  const providers = [...smsProviders, ...archiveTargets]
+  for (const { prefix } of providers) expect(helpPages.environment).toContain(`\n  ${prefix}_`)
 })
 
 test('man/svc-serve.8 documents the default rate limits, and who counts each', () => {
