@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
 const child = fileURLToPath(new URL('./command-host-child.js', import.meta.url))
@@ -22,13 +21,15 @@ const readAtStart = /^(NODE_|LD_|UV_|SSL_CERT_|LANG|LC_|TZ$)/
 
 type Env = Record<string, string | undefined>
 type Ended = { code: number | null; stdout: string; stderr: string }
+type Reply = { code: number | 'late'; stdout: string; stderr: string }
 
 /** A process that runs one command after another: most of what a command costs is the start of its process. */
 export class CommandHost {
   readonly #cwd: string
   readonly #env: Env
   #process: ChildProcess | undefined
-  #isBusy = false
+  /** Called when the command ends; with undefined when the process does. */
+  #end: ((reply: Reply | undefined) => void) | undefined
 
   constructor({ cwd, env }: { cwd: string; env: Env }) {
     this.#cwd = cwd
@@ -39,25 +40,28 @@ export class CommandHost {
   canRun([command = '']: readonly string[], env: Env): boolean {
     const names = new Set([...Object.keys(env), ...Object.keys(this.#env)])
     const isLikeHere = [...names].every((name) => !readAtStart.test(name) || env[name] === this.#env[name])
-    return !this.#isBusy && isLikeHere && !ownProcess.includes(command)
+    return this.#end === undefined && isLikeHere && !ownProcess.includes(command)
   }
 
+  /** `longest`: milliseconds after which it is ended, and its code is null. */
   async run(argv: readonly string[], env: Env, longest: number): Promise<Ended> {
-    this.#isBusy = true
     this.#process ??= this.#start()
-    const host = this.#process
-    const said = Object.entries(env).filter(([, value]) => value !== undefined)
-    host.send({ argv, env: Object.fromEntries(said), longest })
-    const [ended] = (await Promise.race([once(host, 'message'), once(host, 'exit')])) as [Ended | number]
-    if (typeof ended !== 'object' || ended?.code === ('late' as unknown)) this.close()
-    this.#isBusy = false
-    if (typeof ended !== 'object') throw new Error(`svc ${argv.join(' ')} ended the process`)
-    return { ...ended, code: typeof ended.code === 'number' ? ended.code : null }
+    const { promise, resolve } = Promise.withResolvers<Reply | undefined>()
+    this.#end = resolve
+    const set = Object.entries(env).filter(([, value]) => value !== undefined)
+    this.#process.send({ argv, env: Object.fromEntries(set), longest })
+    const reply = await promise
+    this.#end = undefined
+    if (!reply) throw new Error(`svc ${argv.join(' ')} ended the process`)
+    if (reply.code !== 'late') return { ...reply, code: reply.code }
+    this.close()
+    return { ...reply, code: null }
   }
 
   close(): void {
     this.#process?.kill('SIGKILL')
     this.#process = undefined
+    this.#end?.(undefined)
   }
 
   #start(): ChildProcess {
@@ -70,6 +74,12 @@ export class CommandHost {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     })
     host.stdout!.resume()
+    host.on('message', (reply: Reply) => this.#end?.(reply))
+    host.on('exit', () => {
+      if (this.#process !== host) return
+      this.#process = undefined
+      this.#end?.(undefined)
+    })
     host.unref()
     host.channel?.unref()
     return host

@@ -56,7 +56,9 @@ function holds({ field, operator, value }: Condition, device: Machine): boolean 
     string
   >
   const spelled = (text: unknown) => (field === 'architecture' ? (other[text as string] ?? text) : text)
-  return one(values[field]!, operator, Array.isArray(value) ? value.map(spelled) : spelled(value))
+  if (values[field] === undefined)
+    throw new Error(`No device of test/filters/fleet.ts has a value of ${field}`)
+  return one(values[field], operator, Array.isArray(value) ? value.map(spelled) : spelled(value))
 }
 
 const folded = (text: string) => text.normalize('NFKC').toLowerCase().replaceAll('ς', 'σ')

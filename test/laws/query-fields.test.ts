@@ -97,6 +97,6 @@ describe('every field of a query has an effect', () => {
       for (const value of values) isRead ||= await hasEffect(field, value)
       if (!isRead) unread.push(field)
     }
-    expect(unread).toEqual(shownElsewhere[name]?.fields ?? [])
+    expect(unread.filter((field) => !shownElsewhere[name]?.fields.includes(field))).toEqual([])
   })
 })
