@@ -5,7 +5,7 @@ import { archiveTargets, smsProviders } from '../integrations/providers.ts'
  * What becomes of a table or a file in a backup.
  * - kept: its rows or bytes are in the archive, and restored
  * - derived: made anew from what is kept
- * - left: lives too short, or would bring something back that has ended
+ * - excluded: lives too short, or would bring something back that has ended
  */
 export type BackupPolicy = readonly ['kept' | 'derived' | 'excluded', reason: string]
 
