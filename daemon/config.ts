@@ -542,7 +542,7 @@ function previousSecrets(
 
 /**
  * Keys of tokens and hashes can be guessed offline by whoever has one of these, and a secret that callers present
- * unlocks directly. Previous keys are not checked: they only open what they sealed.
+ * unlocks directly. Previous keys are not checked: they only open what they encrypted.
  */
 const keys = [
   'JWT_SECRET',

@@ -77,7 +77,7 @@ function assertLockedOut(
       `${email} gets codes by SMS, which need no key: sign in with one. If the phone is lost, ${anyway}`,
     )
   }
-  if (cipher?.tryOpen(user.totpSecret, totpAad(user.id)) !== undefined) {
+  if (cipher?.tryDecrypt(user.totpSecret, totpAad(user.id)) !== undefined) {
     throw new SetupError(
       `The second factor of ${email} opens with the present APP_ENCRYPTION_KEY: sign in with a code or a recovery code. If both are lost, ${anyway}`,
     )

@@ -156,7 +156,7 @@ export async function runOnce(
   const kept: Kept = { asks, reach: scope, orgId, reply }
   await db
     .updateTable('idempotency_keys')
-    .set({ reply: cipher.seal(JSON.stringify(kept), encryptionContextOf(attempt)) })
+    .set({ reply: cipher.encrypt(JSON.stringify(kept), encryptionContextOf(attempt)) })
     .where('owner', '=', owner)
     .where('key', '=', key)
     .execute()

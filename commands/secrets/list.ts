@@ -18,7 +18,7 @@ export default class SecretsList extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(SecretsList)
-    const { listSecrets } = await import('../../daemon/secrets/ring.ts')
+    const { listSecrets } = await import('../../daemon/secrets/rotation.ts')
     const output = parseOutputFlags(flags)
     const printer = rowPrinter(output, ['name', 'id', 'state', 'source', 'since', 'formerSince', 'neededBy'])
     const { file, secrets, processes } = await listSecrets(flags, new Date().toISOString())

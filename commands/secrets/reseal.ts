@@ -13,7 +13,7 @@ export default class SecretsReseal extends LocalCommand {
 
   async run(): Promise<void> {
     const { flags } = await this.parse(SecretsReseal)
-    const { resealValues } = await import('../../daemon/secrets/ring.ts')
+    const { resealValues } = await import('../../daemon/secrets/rotation.ts')
     let progress: ReturnType<typeof progressBar> | undefined
     const done = await resealValues(flags, (count, total) => {
       progress ??= progressBar('Encrypting', 'values', total)

@@ -19,7 +19,7 @@ export default class SecretsRetire extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRetire)
-    const { retireSecret } = await import('../../daemon/secrets/ring.ts')
+    const { retireSecret } = await import('../../daemon/secrets/rotation.ts')
     const name = parseSecretName(args.name)
     const done = await retireSecret(flags, name, { force: flags.force, now: new Date().toISOString() })
     if (done.neededBy !== null) printNote(`These stop working: ${done.neededBy}`)

@@ -21,7 +21,7 @@ export default class SecretsRotate extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRotate)
-    const { rotateSecret } = await import('../../daemon/secrets/ring.ts')
+    const { rotateSecret } = await import('../../daemon/secrets/rotation.ts')
     const name = parseSecretName(args.name)
     const dryRun = flags['dry-run']
     const done = await rotateSecret(flags, name, { dryRun })

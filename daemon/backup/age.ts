@@ -31,7 +31,7 @@ export async function encrypter(
 
 /** @throws SetupError when no identity of the file opens the archive, IdentityError when there is none */
 export async function decrypt(
-  sealed: Bytes,
+  encrypted: Bytes,
   archive: string,
   identityFile: string | undefined,
 ): Promise<Bytes> {
@@ -49,7 +49,7 @@ export async function decrypt(
     }
   }
   try {
-    return await decrypting.decrypt(sealed)
+    return await decrypting.decrypt(encrypted)
   } catch (error) {
     if (error instanceof Error && /no identity matched/i.test(error.message)) {
       throw new SetupError(`${archive} is not encrypted to an identity in ${identityFile}`)

@@ -11,10 +11,10 @@ import { type UnmatchedKey, unmatchedKeys } from '../key-fingerprints.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { ChainCheck, verifyingKeys } from './chain-check.ts'
 import { isKept } from './contents.ts'
+import { assertEncryptedValues, cipherFor, EncryptionCheck } from './encryption-check.ts'
 import type { Head, Tail } from './format.ts'
 import { HeadCheck } from './head-check.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
-import { assertSealedValues, cipherFor, SealedCheck } from './sealed-check.ts'
 
 export type CheckedArchive = {
   head: Head
@@ -60,7 +60,7 @@ export async function checkArchive(
   let table: TableShape | undefined
   let secrets: Buffer | undefined
   let chains: ChainCheck | undefined
-  let sealed: SealedCheck | undefined
+  let encrypted: EncryptionCheck | undefined
   let headCheck: HeadCheck | undefined
   let all: TableShape[] = []
   let unmatched: UnmatchedKey[] | undefined
@@ -74,7 +74,7 @@ export async function checkArchive(
     chains = new ChainCheck(verifyingKeys(known, unmatched))
     for (const [path, content] of copies) chains.file(path, content)
     const cipher = acceptsLossOf(encryptionKeyName) ? undefined : cipherFor(head!.keys, known)
-    sealed = cipher && new SealedCheck(cipher)
+    encrypted = cipher && new EncryptionCheck(cipher)
     return chains
   }
   const copies: [path: string, content: Buffer][] = []
@@ -110,7 +110,7 @@ export async function checkArchive(
           if (fault !== undefined) throw damaged(file, fault)
         }
         const checked = chainCheck()
-        sealed?.rows(table!, rows)
+        encrypted?.rows(table!, rows)
         if (!table!.name.startsWith('audit_')) return
         const names = table!.columns.map((column) => column.name)
         checked.rows(
@@ -135,7 +135,7 @@ export async function checkArchive(
   if (fault !== undefined) {
     throw new SetupError(`${file} is not restored: ${fault}. Restore a backup from before that.`)
   }
-  assertSealedValues(file, sealed, { atBackup: tail.unreadable ?? {}, isRehearsal })
+  assertEncryptedValues(file, encrypted, { atBackup: tail.unreadable ?? {}, isRehearsal })
   return {
     head: head!,
     tail,

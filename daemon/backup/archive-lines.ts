@@ -11,8 +11,8 @@ import { countRowsOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { isExcluded, isKept, isKeptFile, type keptFolders } from './contents.ts'
+import { EncryptionCheck } from './encryption-check.ts'
 import { formatName, type Head, rowLines, type Tail, tailLine } from './format.ts'
-import { SealedCheck } from './sealed-check.ts'
 
 export type KeptFile = { path: string; content: Buffer }
 
@@ -101,14 +101,14 @@ export async function* archiveLines(
   for (const file of parts.files) yield fileLine(file)
   if (parts.secrets !== undefined) yield fileLine({ path: secretsFileName, content: parts.secrets })
   let done = 0
-  const sealed = parts.cipher && new SealedCheck(parts.cipher)
+  const encrypted = parts.cipher && new EncryptionCheck(parts.cipher)
   for (const table of snapshot.tables) {
     if (!isKept(table.name)) continue
     yield line({ table: table.name, columns: table.columns.map(({ name }) => name) })
     const own = createHash('sha256')
     let rows = 0
     for await (const page of rowPages(snapshot.db, table)) {
-      sealed?.rows(table, page)
+      encrypted?.rows(table, page)
       const bytes = Buffer.from(rowLines(page))
       own.update(bytes)
       whole.update(bytes)
@@ -119,7 +119,7 @@ export async function* archiveLines(
     }
     tail.tables[table.name] = { rows, sha256: own.digest('hex') }
   }
-  const { unreadable } = sealed ?? {}
+  const { unreadable } = encrypted ?? {}
   if (unreadable !== undefined && Object.keys(unreadable).length > 0) tail.unreadable = unreadable
   tail.sha256 = whole.digest('hex')
   ended(tail)

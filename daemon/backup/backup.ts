@@ -12,12 +12,12 @@ import { secretsFile } from '../secrets/file.ts'
 import { encrypter } from './age.ts'
 import { archiveLines, countRows, headOf, type KeptFile, readCheckpointCopies } from './archive-lines.ts'
 import { archiveName } from './archive-name.ts'
+import { cipherFor } from './encryption-check.ts'
 import type { Head, Tail } from './format.ts'
 import { isTarget, storeAt, storedArchive } from './open-store.ts'
 import { rateLimited, type Stopwatch } from './rate-limit.ts'
 import { prune } from './retention.ts'
 import { recordBackup } from './runs.ts'
-import { cipherFor } from './sealed-check.ts'
 import { parseRate } from './settings.ts'
 
 export type BackupOptions = {

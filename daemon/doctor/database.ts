@@ -277,7 +277,7 @@ export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher)
   if (unreadable.length === 0) return [passed(check, 'All open with the keys of this service')]
   return unreadable.map(({ column, otherKey, damaged }) => {
     const parts = [
-      ...(otherKey > 0 ? [`${pluralize(otherKey, 'value')} of ${column} sealed with another key`] : []),
+      ...(otherKey > 0 ? [`${pluralize(otherKey, 'value')} of ${column} encrypted with another key`] : []),
       ...(damaged > 0 ? [`${pluralize(damaged, 'value')} of ${column} changed since`] : []),
     ]
     const report = expiring.has(column) ? warning : failed

@@ -39,7 +39,7 @@ export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   return mails.length > 0
 }
 
-/** Mails sealed with a key that only other processes have are left to them. */
+/** Mails encrypted with a key that only other processes have are left to them. */
 async function listDue({ storage: { read }, cipher }: MailSenderOptions, now: Instant): Promise<string[]> {
   const found = await store.listDueMails(read, now, { limit: batch })
   const isOwn = found.every(({ content }) => cipher.knows(content))
@@ -69,8 +69,8 @@ async function attempted(
   { cipher, mailer }: MailSenderOptions,
   { id, content }: store.Mail,
 ): Promise<string> {
-  const letter = cipher.tryOpen(content, mailContext(id))
-  if (letter === undefined) return 'sealed with another key'
+  const letter = cipher.tryDecrypt(content, mailContext(id))
+  if (letter === undefined) return 'encrypted with another key'
   try {
     await mailer.send(JSON.parse(letter) as MailMessage, id)
     return 'sent'

@@ -7,7 +7,7 @@ import { mailContext } from './rules.ts'
 import { insertMail } from './store.ts'
 
 /**
- * Queues a mail in the transaction of its cause: it is sent after the commit, and not after a rollback. It is sealed,
+ * Queues a mail in the transaction of its cause: it is sent after the commit, and not after a rollback. It is encrypted,
  * because it may contain a link that sets a password. A mail that could not be sent by `expiresAt` is dropped.
  */
 export async function queueMail(
@@ -18,6 +18,6 @@ export async function queueMail(
   expiresAt: Instant,
 ): Promise<void> {
   const id = newId()
-  const content = cipher.seal(JSON.stringify(letter), mailContext(id))
+  const content = cipher.encrypt(JSON.stringify(letter), mailContext(id))
   await insertMail(db, { id, kind: letter.kind, content, now, expiresAt })
 }

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { addSeconds, type Instant } from '../core/time.ts'
 
-/** The place a mail is sealed for: it does not open in another row. */
+/** The place a mail is encrypted for: it does not open in another row. */
 export const mailContext = (id: string) => `mails.content.${id}` as const
 
 /** Duration of a claim on a mail; longer than any attempt takes. */

@@ -50,7 +50,7 @@ export async function countDueMails(
 
 export type Mail = { id: string; kind: string; content: string; attempts: number; expiresAt: Instant }
 
-/** The due mails; with `marks` those sealed with these keys, and expired ones. */
+/** The due mails; with `marks` those encrypted with these keys, and expired ones. */
 export function listDueMails(
   db: Db,
   now: Instant,

@@ -114,11 +114,11 @@ export function ssoHandlers(on: SsoDependencies): {
     if (!input.signRequests || own?.key) return undefined
     if (own) {
       // Other processes may still be able to decrypt it.
-      await assertHasKey(read, cipher, own.sealed)
+      await assertHasKey(read, cipher, own.encrypted)
       // All tenants share the key, and have to register its successor.
       if (scope.kind !== 'system') return undefined
     }
-    return createSigningKey(cipher, own?.sealed, now)
+    return createSigningKey(cipher, own?.encrypted, now)
   }
 
   /** Discovery is optional: a failure is a warning. */

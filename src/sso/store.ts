@@ -24,16 +24,16 @@ const rows = rowsOf<SsoProviderRow>()({
 const secretAad = (id: string) => `sso_providers.client_secret.${id}` as const
 
 function toProvider(cipher: Cipher, row: SsoProviderRow): ProviderRecord {
-  const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)
-  const clientSecret = sealed === null ? null : (cipher.tryOpen(sealed, secretAad(row.id)) ?? null)
-  const unreadableSecret = clientSecret === null ? sealed : null
+  const { enforceSso: enforceSSO, clientSecret: encrypted, ...rest } = rows.read(row)
+  const clientSecret = encrypted === null ? null : (cipher.tryDecrypt(encrypted, secretAad(row.id)) ?? null)
+  const unreadableSecret = clientSecret === null ? encrypted : null
   return { ...rest, enforceSSO, clientSecret, unreadableSecret } as unknown as ProviderRecord
 }
 
 function toRow(cipher: Cipher, provider: ProviderRecord): SsoProviderRow {
   const { enforceSSO: enforceSso, clientSecret: plain, unreadableSecret, vouches: list, ...rest } = provider
   const vouches = list as unknown as Record<string, unknown>
-  const clientSecret = plain === null ? unreadableSecret : cipher.seal(plain, secretAad(provider.id))
+  const clientSecret = plain === null ? unreadableSecret : cipher.encrypt(plain, secretAad(provider.id))
   return rows.write({ ...rest, enforceSso, clientSecret, vouches }) as SsoProviderRow
 }
 

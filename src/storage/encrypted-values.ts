@@ -8,7 +8,7 @@ import { isEncryptedWith } from './key-check.ts'
 export type UnreadableColumn = {
   /** `webhooks.secret` */
   column: string
-  /** Values sealed with a key that is not in the ring. */
+  /** Values encrypted with a key that is not in the ring. */
   otherKey: number
   /** Values of a sample that name a key of the ring and do not open: they were changed. */
   damaged: number
@@ -30,14 +30,14 @@ export async function findUnreadable({ heavy }: Reader, cipher: Cipher): Promise
 
 type Reader = Pick<ReadStorage, 'heavy'>
 
-/** Number of values that no key of the ring has sealed. */
+/** Number of values that were encrypted with a key that the service does not have. */
 export async function countEncryptedWithOtherKeys({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
   for (const one of encryptedColumns) count += await countValues(heavy, one, otherThan(marks))
   return count
 }
 
-/** Number of values that a key of the ring has sealed. */
+/** Number of values that a key of the ring has encrypted. */
 export async function countEncryptedWith({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
   for (const one of encryptedColumns)
@@ -80,7 +80,7 @@ async function countDamaged(
     limit ${sql.lit(sampleSize)}`.execute(db)
   return rows.filter(
     (values) =>
-      cipher.tryOpen(values[column]!, encryptionContext({ table, column, row }, values)) === undefined,
+      cipher.tryDecrypt(values[column]!, encryptionContext({ table, column, row }, values)) === undefined,
   ).length
 }
 
@@ -89,14 +89,14 @@ const batchSize = 50
 
 export type Resealed = {
   resealed: number
-  /** Values that open with no key of the ring: they stay as they are. */
+  /** Values that no key of the service decrypts: they stay as they are. */
   unreadable: number
   /** Values whose rows another session keeps locked: a second run finds them. */
   locked: number
 }
 
 /**
- * Encrypts every value that a former key of the ring has sealed with the current one, also while the service changes them.
+ * Encrypts every value that a former key of the ring has encrypted with the current one, also while the service changes them.
  * `onProgress` gets the number of values looked at so far.
  */
 export async function reseal(
@@ -121,14 +121,14 @@ export async function reseal(
 }
 
 type StoredValue = {
-  sealed: string
+  encrypted: string
   context: EncryptionContext
   isRow: RawBuilder<boolean>
   /** The values of `EncryptedColumn.row`. */
   row: RawBuilder<unknown>
 }
 
-/** The next values that the current key has not sealed, in the order of their rows. */
+/** The next values that the current key has not encrypted, in the order of their rows. */
 async function storedWithOtherKey(
   db: Storage['heavy'],
   { marks }: Cipher,
@@ -145,11 +145,11 @@ async function storedWithOtherKey(
     ${order} limit ${sql.lit(batchSize)}`.execute(db)
   return rows.map((values) => {
     const keys = row.map((name) => sql<boolean>`${sql.ref(name)} = ${values[name]}`)
-    const sealed = values[column]!
+    const encrypted = values[column]!
     return {
-      sealed,
+      encrypted,
       context: encryptionContext({ table, column, row }, values),
-      isRow: sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${sealed}`, ...keys], sql` and `)}`,
+      isRow: sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${encrypted}`, ...keys], sql` and `)}`,
       row: sql.join(row.map((name) => values[name])),
     }
   })
@@ -161,7 +161,10 @@ async function resealBatch(
   { table, column }: EncryptedColumn,
   batch: readonly StoredValue[],
 ): Promise<Resealed> {
-  const opened = batch.map((value) => ({ ...value, plain: cipher.tryOpen(value.sealed, value.context) }))
+  const opened = batch.map((value) => ({
+    ...value,
+    plain: cipher.tryDecrypt(value.encrypted, value.context),
+  }))
   const readable = opened.flatMap(({ plain, ...value }) => (plain === undefined ? [] : [{ ...value, plain }]))
   const unreadable = batch.length - readable.length
   if (readable.length === 0) return { resealed: 0, unreadable, locked: 0 }
@@ -170,7 +173,7 @@ async function resealBatch(
       async (tx) => {
         for (const { plain, context, isRow } of readable) {
           // Only if it still is the value that was read.
-          await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${cipher.seal(plain, context)} where ${isRow}`.execute(
+          await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${cipher.encrypt(plain, context)} where ${isRow}`.execute(
             tx,
           )
         }

@@ -5,7 +5,7 @@ import { Problem } from '../core/errors.ts'
 import type { Db } from './db.ts'
 
 /*
- * While keys are rotated one process at a time, some processes hold values sealed with a key that others lack. A
+ * While keys are rotated one process at a time, some processes hold values encrypted with a key that others lack. A
  * process that cannot open a value leaves it as it is.
  */
 
@@ -23,21 +23,21 @@ export async function lacksCurrentKey(db: Db, { prints }: Pick<Cipher, 'prints'>
 export async function decryptOrUnavailable(
   db: Db,
   cipher: Cipher,
-  sealed: string,
+  encrypted: string,
   place: EncryptionContext,
 ): Promise<string | undefined> {
-  const plain = cipher.tryOpen(sealed, place)
-  if (plain === undefined) await assertHasKey(db, cipher, sealed)
+  const plain = cipher.tryDecrypt(encrypted, place)
+  if (plain === undefined) await assertHasKey(db, cipher, encrypted)
   return plain
 }
 
-/** @throws unavailable when this was sealed with a key that other processes have */
-export async function assertHasKey(db: Db, cipher: Cipher, sealed: string): Promise<void> {
-  if (cipher.knows(sealed) || !(await lacksCurrentKey(db, cipher))) return
+/** @throws unavailable when this was encrypted with a key that other processes have */
+export async function assertHasKey(db: Db, cipher: Cipher, encrypted: string): Promise<void> {
+  if (cipher.knows(encrypted) || !(await lacksCurrentKey(db, cipher))) return
   const message = 'The keys of the service are being changed: try again in a moment'
   throw new Problem('unavailable', message, { retryAfter: 2 })
 }
 
-/** Whether the column's value was sealed with one of these keys (`Cipher.marks`). */
+/** Whether the column's value was encrypted with one of these keys (`Cipher.marks`). */
 export const isEncryptedWith = (marks: readonly string[], column: string): Expression<SqlBool> =>
   sql<SqlBool>`substr(${sql.ref(column)}, 1, ${sql.lit(keyIdLength)}) in (${sql.join(marks)})`

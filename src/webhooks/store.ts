@@ -51,10 +51,10 @@ const encryptionContextOf = (column: EncryptedWebhookColumn, id: string) =>
 export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecord {
   const unreadable: WebhookRecord['unreadable'] = {}
   const open = (column: EncryptedWebhookColumn) => {
-    const sealed = row[column]
-    if (sealed === null) return null
-    const plain = cipher.tryOpen(sealed, encryptionContextOf(column, row.id))
-    if (plain === undefined) unreadable[column] = sealed
+    const encrypted = row[column]
+    if (encrypted === null) return null
+    const plain = cipher.tryDecrypt(encrypted, encryptionContextOf(column, row.id))
+    if (plain === undefined) unreadable[column] = encrypted
     return plain ?? null
   }
   return {
@@ -77,21 +77,21 @@ export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecor
   }
 }
 
-function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<Selectable<WebhookRow>, 'deleted_at'> {
+function encrypted(cipher: Cipher, webhook: WebhookRecord): Omit<Selectable<WebhookRow>, 'deleted_at'> {
   const { id } = webhook
-  const seal = (column: EncryptedWebhookColumn, plain: string) =>
-    webhook.unreadable[column] ?? cipher.seal(plain, encryptionContextOf(column, id))
+  const encrypt = (column: EncryptedWebhookColumn, plain: string) =>
+    webhook.unreadable[column] ?? cipher.encrypt(plain, encryptionContextOf(column, id))
   const sealOrNull = (column: EncryptedWebhookColumn, plain: string | null) =>
-    plain === null ? (webhook.unreadable[column] ?? null) : seal(column, plain)
+    plain === null ? (webhook.unreadable[column] ?? null) : encrypt(column, plain)
   return {
     id,
     org_id: webhook.orgId,
     name: webhook.name,
-    url: seal('url', webhook.url),
+    url: encrypt('url', webhook.url),
     secret: sealOrNull('secret', webhook.secret),
     previous_secret: sealOrNull('previous_secret', webhook.previousSecret),
     previous_until: webhook.previousUntil,
-    headers: seal('headers', JSON.stringify(webhook.headers)),
+    headers: encrypt('headers', JSON.stringify(webhook.headers)),
     status: toStoredStatus(webhook.status),
     status_reason: webhook.statusReason,
     retry_policy: webhook.retryPolicy === null ? null : JSON.stringify(webhook.retryPolicy),
@@ -224,7 +224,7 @@ const notFound = () => new Problem('not_found', 'Webhook not found')
 export async function insertWebhook(db: Db, cipher: Cipher, webhook: WebhookRecord): Promise<void> {
   await db
     .insertInto('webhooks')
-    .values({ ...sealed(cipher, webhook), deleted_at: null })
+    .values({ ...encrypted(cipher, webhook), deleted_at: null })
     .execute()
   await insertEvents(db, webhook)
   await db
@@ -248,7 +248,7 @@ export async function changeWebhook(
   scope: Scope,
   webhook: WebhookRecord,
 ): Promise<void> {
-  const { id: _, org_id: __, created_at: ___, created_by: ____, ...row } = sealed(cipher, webhook)
+  const { id: _, org_id: __, created_at: ___, created_by: ____, ...row } = encrypted(cipher, webhook)
   await db
     .updateTable('webhooks')
     .set(row)

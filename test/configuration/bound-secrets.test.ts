@@ -40,7 +40,7 @@ inTurn((open) => {
       await bakery.client.call(api.webhooks.create, { body: hook })
       const { id } = await theHook()
       const newer = createCipher(['a key that this process does not have yet'])
-      const headers = newer.seal(JSON.stringify(hook.headers), `webhooks.headers.${id}`)
+      const headers = newer.encrypt(JSON.stringify(hook.headers), `webhooks.headers.${id}`)
       await service.storage.write((tx) =>
         tx.updateTable('webhooks').set({ headers }).where('id', '=', id).execute(),
       )

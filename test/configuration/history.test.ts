@@ -189,7 +189,7 @@ onEveryDatabase((kind, open) => {
           .selectFrom('config_changes')
           .select(['id', 'content'])
           .execute()
-        return rows.map(({ id, content }) => cipher.open(content!, `config_changes.content.${id}`)).join()
+        return rows.map(({ id, content }) => cipher.decrypt(content!, `config_changes.content.${id}`)).join()
       }
       const files = (secret: string): Document => ({
         organizations: [{ slug: 'florist', name: 'Florist', settings: { color: 'green', apiToken: secret } }],

@@ -311,7 +311,7 @@ inTurn((open) => {
     describe('that could not be made active today', () => {
       const active = { ...oidc, ...endpointsOf(issuer), status: 'active' as const, clientSecret: 'hush' }
       const loseSecret = async ({ service }: Awaited<ReturnType<typeof begin>>, id: string) => {
-        const lost = createCipher(['a key that this service does not have']).seal(
+        const lost = createCipher(['a key that this service does not have']).encrypt(
           'hush',
           `sso_providers.client_secret.${id}`,
         )

@@ -159,8 +159,8 @@ inTurn((open) => {
         tx
           .updateTable('webhooks')
           .set({
-            secret: lost.seal('x', `webhooks.secret.${id}`),
-            headers: lost.seal('[]', `webhooks.headers.${id}`),
+            secret: lost.encrypt('x', `webhooks.secret.${id}`),
+            headers: lost.encrypt('[]', `webhooks.headers.${id}`),
           })
           .where('id', '=', id)
           .execute(),

@@ -81,7 +81,7 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('names the columns whose values were sealed with another key, and those that were changed', async () => {
+  it('names the columns whose values were encrypted with another key, and those that were changed', async () => {
     const { storage, ...place } = await open()
     const service = await serviceOn(place)
     const { orgs } = await buildWorld(service)
@@ -96,12 +96,12 @@ onEveryDatabase((kind, open) => {
     await storage.write(async (tx) => {
       const table = tx.updateTable('webhooks')
       await table
-        .set({ secret: foreign.seal('s', `webhooks.secret.${id}`) })
+        .set({ secret: foreign.encrypt('s', `webhooks.secret.${id}`) })
         .where('id', '=', id)
         .execute()
-      const moved = own.seal('s', `webhooks.secret.${newId()}`)
+      const moved = own.encrypt('s', `webhooks.secret.${newId()}`)
       await table.set({ secret: moved }).where('id', '=', changed).execute()
-      const clientSecret = foreign.seal('s', `sso_providers.client_secret.${orgs.bakery.providerId}`)
+      const clientSecret = foreign.encrypt('s', `sso_providers.client_secret.${orgs.bakery.providerId}`)
       await tx
         .updateTable('sso_providers')
         .set({ client_secret: clientSecret })
@@ -113,9 +113,9 @@ onEveryDatabase((kind, open) => {
       [
         'encrypted values',
         'error',
-        '1 value of webhooks.secret sealed with another key, 1 value of webhooks.secret changed since.',
+        '1 value of webhooks.secret encrypted with another key, 1 value of webhooks.secret changed since.',
       ],
-      ['encrypted values', 'error', '1 value of sso_providers.client_secret sealed with another key.'],
+      ['encrypted values', 'error', '1 value of sso_providers.client_secret encrypted with another key.'],
     ])
     expect(found[1]?.remedy).toContain('svc sso update')
   })
@@ -196,7 +196,7 @@ onEveryDatabase((kind, open) => {
         .execute()
       await tx.deleteFrom('mails').execute()
       const mail = { id: newId(), kind: 'invitation', attempts: 3, lease: null, expires_at: '9999' }
-      const content = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('{}', `mails.content.${mail.id}`)
+      const content = createCipher([testSecrets.APP_ENCRYPTION_KEY]).encrypt('{}', `mails.content.${mail.id}`)
       await tx
         .insertInto('mails')
         .values({ ...mail, content, due_at: long, created_at: long })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { examine } from '../../daemon/doctor/checks.ts'
 import { lockSecretsFile } from '../../daemon/secrets/file.ts'
-import { listSecrets, resealValues, retireSecret, rotateSecret } from '../../daemon/secrets/ring.ts'
+import { listSecrets, resealValues, retireSecret, rotateSecret } from '../../daemon/secrets/rotation.ts'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
@@ -114,7 +114,7 @@ onEveryDatabase((_kind, open) => {
     await storage.write((tx) =>
       tx
         .updateTable('webhooks')
-        .set({ secret: foreign.seal('s', `webhooks.secret.${orgs.bakery.webhookId}`) })
+        .set({ secret: foreign.encrypt('s', `webhooks.secret.${orgs.bakery.webhookId}`) })
         .where('id', '=', orgs.bakery.webhookId)
         .execute(),
     )
@@ -122,7 +122,7 @@ onEveryDatabase((_kind, open) => {
     const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
     const rows = Array.from({ length: 120 }, (_, i) => ({
       token_hash: `hash-${i}`,
-      content: cipher.seal('{}', `registrations.content.hash-${i}`),
+      content: cipher.encrypt('{}', `registrations.content.hash-${i}`),
       expires_at: '9999-01-01T00:00:00.000Z',
     }))
     await storage.write((tx) => tx.insertInto('registrations').values(rows).execute())

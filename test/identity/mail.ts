@@ -13,5 +13,5 @@ export const unsent = (real: boolean): Mailer => ({
 export async function lettersOf({ storage }: TestService): Promise<MailMessage[]> {
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const rows = await storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
-  return rows.map((row) => JSON.parse(cipher.open(row.content, mailContext(row.id))) as MailMessage)
+  return rows.map((row) => JSON.parse(cipher.decrypt(row.content, mailContext(row.id))) as MailMessage)
 }

@@ -398,7 +398,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
       companyName: null,
     }
     const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
-    const content = cipher.seal(JSON.stringify(wanted), `registrations.content.${hash}`)
+    const content = cipher.encrypt(JSON.stringify(wanted), `registrations.content.${hash}`)
     await service.storage.write((tx) =>
       insertRegistration(tx, { tokenHash: hash, content, expiresAt: addSeconds(clock(), 3600) }),
     )

@@ -204,7 +204,7 @@ async function prepare(service: TestService) {
     const about = { section: 'sites', action: 'create', org_id: bakery.id }
     const change = { id: newId(), apply_id: victim.configuration_apply, position: 0, ...about }
     const sealing = createCipher([testSecrets.APP_ENCRYPTION_KEY])
-    const content = sealing.seal('{}', `config_changes.content.${change.id}`)
+    const content = sealing.encrypt('{}', `config_changes.content.${change.id}`)
     await tx
       .insertInto('config_changes')
       .values({ ...change, content })

@@ -163,7 +163,7 @@ inTurn((open) => {
       await queue('alice@acme.test')
       await run()
       expect(postbox.sent.map(({ mail }) => mail.to)).toEqual(['alice@acme.test'])
-      expect(failures).toMatchObject([{ reason: 'sealed with another key' }])
+      expect(failures).toMatchObject([{ reason: 'encrypted with another key' }])
     })
 
     it('whose content was moved to another row cannot be decrypted', async () => {
@@ -176,7 +176,7 @@ inTurn((open) => {
       )
       await run()
       expect(postbox.sent.map(({ mail }) => mail.to)).toEqual(['alice@acme.test'])
-      expect(failures).toMatchObject([{ mail: bob!.id, reason: 'sealed with another key' }])
+      expect(failures).toMatchObject([{ mail: bob!.id, reason: 'encrypted with another key' }])
     })
 
     it('is leased by one sender at a time, and by the next when that one died', async () => {

@@ -143,7 +143,7 @@ describe.skipIf(!hasOpenssl)('the relay of a webhook', () => {
     it('answers 409 where no key decrypts the secret', async () => {
       const { hook, service, read, to } = await start()
       const id = await hook(to.url, { secret })
-      const strange = createCipher([Buffer.alloc(32, 7).toString('base64')]).seal(
+      const strange = createCipher([Buffer.alloc(32, 7).toString('base64')]).encrypt(
         secret,
         `webhooks.secret.${id}`,
       )

@@ -346,7 +346,7 @@ inTurn((open) => {
       expect(made.hasSecret).toBe(true)
       const row = service.storage.read.selectFrom('webhooks').select('secret').where('id', '=', made.id)
       const { secret: sealed } = await row.executeTakeFirstOrThrow()
-      expect(cipher.tryOpen(sealed!, `webhooks.secret.${made.id}`)).toBe(made.secret)
+      expect(cipher.tryDecrypt(sealed!, `webhooks.secret.${made.id}`)).toBe(made.secret)
       expect(await client.call(api.webhooks.show, { params: { id: made.id } })).not.toHaveProperty('secret')
       expect(await create()).not.toMatchObject({ secret: made.secret })
       const bare = await create({ secret: null })

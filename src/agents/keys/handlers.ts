@@ -13,7 +13,7 @@ import type { agentKeys as contract } from './contract.ts'
 import { clonedMachineAlert, isClonedMachine, issueChallenge, issuedAt } from './rules.ts'
 import * as store from './store.ts'
 
-type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'seal' | 'isSealed'>
+type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'mac' | 'verifyMac'>
 
 /** Verifying with it takes as long as with the key of a device. */
 const nobodysKey = devicePublicKey(newDeviceKey())

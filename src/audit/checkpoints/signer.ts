@@ -19,9 +19,9 @@ export type Signer = {
   /** Signed successions of the keys, oldest first. */
   successions(): Promise<string[]>
   /** An HMAC for rows that the service stores for its own use; it cannot be computed without the seed. */
-  seal(text: string): string
-  /** Whether a seal was made with the current seed or the previous one. */
-  isSealed(text: string, seal: string): boolean
+  mac(text: string): string
+  /** Whether it was made with the current seed or the previous one. */
+  verifyMac(text: string, mac: string): boolean
   /**
    * Every key that signed successions connect to the current one, the current one first. A database row alone
    * makes no key trusted.
@@ -40,15 +40,15 @@ const publicKeyOf = (seed: Buffer): Buffer => signingKeyOf(seed, null).publicKey
 
 export function createSigner(storage: Pick<Storage, 'read'>, { current, previous }: SigningSeeds): Signer {
   const publicKeys = [current, ...(previous ? [previous] : [])].map(publicKeyOf)
-  const sealers = [current, ...(previous ? [previous] : [])].map(createSealer)
+  const macs = [current, ...(previous ? [previous] : [])].map(createMac)
   const successions = () => listSuccessions(storage.read)
   return {
     sign: (checkpoint) => signCheckpoint(checkpoint, current),
     publicKeys,
-    seal: (text) => sealers[0]!(text).toString('base64'),
-    isSealed: (text, seal) => {
-      const given = Buffer.from(seal, 'base64')
-      return sealers.some((own) => given.length === sealBytes && timingSafeEqual(own(text), given))
+    mac: (text) => macs[0]!(text).toString('base64'),
+    verifyMac: (text, mac) => {
+      const given = Buffer.from(mac, 'base64')
+      return macs.some((own) => given.length === macBytes && timingSafeEqual(own(text), given))
     },
     successions,
     trusted: async () => trustedKeys(publicKeys.slice(0, 1), await successions()),
@@ -61,10 +61,10 @@ const isSuccessor = (key: string, of: string, successions: readonly string[]): b
     .flatMap((note) => openSuccession(note) ?? [])
     .some(({ from, to }) => to.toString('base64') === key && from.toString('base64') === of)
 
-const sealBytes = 32
+const macBytes = 32
 
-/** Uses a key derived from the seed, so that no seal can pass as a signature. */
-function createSealer(seed: Buffer): (text: string) => Buffer {
+/** Uses a key derived from the seed, so that no MAC can pass as a signature. */
+function createMac(seed: Buffer): (text: string) => Buffer {
   const key = createHmac('sha256', seed).update('svc audit seal').digest()
   return (text) => createHmac('sha256', key).update(text).digest()
 }

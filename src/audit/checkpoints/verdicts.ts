@@ -18,16 +18,19 @@ export type StoredVerdict = {
 
 export type VerificationFault = NonNullable<StoredVerdict['fault']>
 
-export type VerdictSealer = Pick<Signer, 'seal' | 'isSealed'>
+export type VerdictAuthenticator = Pick<Signer, 'mac' | 'verifyMac'>
 
-type SealedRow = Omit<AuditVerdictRow, 'seal' | 'verified_at'>
+type AuthenticatedRow = Omit<AuditVerdictRow, 'seal' | 'verified_at'>
 
-const sealedText = ({ chain, verdict, fault, entries, checked_at }: SealedRow): string =>
+const authenticatedText = ({ chain, verdict, fault, entries, checked_at }: AuthenticatedRow): string =>
   JSON.stringify([chain, verdict, fault, entries, checked_at])
 
-const sealRow = <Row extends SealedRow>(row: Row, { seal }: VerdictSealer): Row & { seal: string } => ({
+const withMac = <Row extends AuthenticatedRow>(
+  row: Row,
+  { mac }: VerdictAuthenticator,
+): Row & { seal: string } => ({
   ...row,
-  seal: seal(sealedText(row)),
+  seal: mac(authenticatedText(row)),
 })
 
 /**
@@ -36,13 +39,13 @@ const sealRow = <Row extends SealedRow>(row: Row, { seal }: VerdictSealer): Row 
  */
 export async function saveVerdict(
   tx: Db,
-  signer: VerdictSealer,
+  signer: VerdictAuthenticator,
   { chain, verdict, fault, entries }: StoredVerdict,
   now: Instant,
   claimedAt?: Instant,
 ): Promise<void> {
   const found = { chain, verdict, fault: fault ? JSON.stringify(fault) : null, entries, checked_at: now }
-  const { chain: _, ...row } = { ...sealRow(found, signer), verified_at: now }
+  const { chain: _, ...row } = { ...withMac(found, signer), verified_at: now }
   const isBound = claimedAt !== undefined && verdict !== 'tampered'
   await tx
     .insertInto('audit_verdicts')
@@ -125,13 +128,17 @@ const pageSize = 1000
  */
 export async function listChainsToVerify(
   db: Db,
-  { localChains, signer, now }: { localChains: readonly string[]; signer: VerdictSealer; now: Instant },
+  {
+    localChains,
+    signer,
+    now,
+  }: { localChains: readonly string[]; signer: VerdictAuthenticator; now: Instant },
 ): Promise<DueChain[]> {
   const known = new Map<string, { seen: AuditVerdictRow; isOwn: boolean; isRested: boolean }>()
   for await (const rows of pagesOf(db, 'audit_verdicts')) {
     for (const seen of rows) {
       const isOwn =
-        isPlausibleTime(seen.checked_at, now) && signer.isSealed(sealedText(seen), seen.seal ?? '')
+        isPlausibleTime(seen.checked_at, now) && signer.verifyMac(authenticatedText(seen), seen.seal ?? '')
       const isRested = isOwn && seen.checked_at > addSeconds(now, -restOf(seen.verdict))
       known.set(seen.chain, { seen, isOwn, isRested })
     }
@@ -207,14 +214,14 @@ async function listHeadless(db: Db): Promise<string[]> {
  */
 export async function claimVerification(
   tx: Db,
-  signer: VerdictSealer,
+  signer: VerdictAuthenticator,
   { chain, seen, isOwn }: Pick<DueChain, 'chain' | 'seen' | 'isOwn'>,
   now: Instant,
 ): Promise<boolean> {
   const before = isOwn && seen && seen.verdict !== 'sound' ? seen : pendingOf(chain)
   // For metrics the chain is as old as its last verdict.
   const verified_at = seen ? (seen.verified_at ?? seen.checked_at) : null
-  const { chain: _, ...row } = sealRow({ ...before, checked_at: now, verified_at }, signer)
+  const { chain: _, ...row } = withMac({ ...before, checked_at: now, verified_at }, signer)
   if (!seen) {
     const [made] = await tx
       .insertInto('audit_verdicts')
@@ -237,13 +244,13 @@ const pendingOf = (chain: string) => ({ chain, verdict: 'pending', fault: null, 
 /** Makes a claim last longer; false when another process has the chain by now. */
 export async function renewClaim(
   tx: Db,
-  signer: VerdictSealer,
+  signer: VerdictAuthenticator,
   { chain, claimedAt }: { chain: string; claimedAt: Instant },
   now: Instant,
 ): Promise<boolean> {
   const rows = await tx.selectFrom('audit_verdicts').selectAll().where('chain', '=', chain).execute()
   const seen = rows.find((row) => row.checked_at === claimedAt)
   if (!seen) return false
-  const isOwn = signer.isSealed(sealedText(seen), seen.seal ?? '')
+  const isOwn = signer.verifyMac(authenticatedText(seen), seen.seal ?? '')
   return claimVerification(tx, signer, { chain, seen, isOwn }, now)
 }

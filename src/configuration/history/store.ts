@@ -22,7 +22,7 @@ const maxApplies = 100
 const maxApplyCharacters = 8 * 1024 * 1024
 const maxTotalCharacters = 64 * 1024 * 1024
 
-/** Changes that are sealed or opened before other requests get their turn. */
+/** Changes that are encrypted or opened before other requests get their turn. */
 const atOnce = 50
 
 const appliesIn = (db: Db, scope: Scope) =>
@@ -130,7 +130,7 @@ async function openedChanges(
     .execute()
   const applied: AppliedChange[] = []
   for (const { id, content } of rows) {
-    const text = cipher.tryOpen(content!, encryptionContextOf(id))
+    const text = cipher.tryDecrypt(content!, encryptionContextOf(id))
     if (text === undefined) return { applied, isWhole: false }
     applied.push(JSON.parse(text) as AppliedChange)
     if (applied.length % atOnce === 0) await setImmediate()
@@ -210,7 +210,7 @@ export async function insertApply(
     .execute()
   for (const [position, { section, action, orgId }] of applied.entries()) {
     const row = newId()
-    const content = texts ? cipher.seal(texts[position]!, encryptionContextOf(row)) : null
+    const content = texts ? cipher.encrypt(texts[position]!, encryptionContextOf(row)) : null
     const about = { section, action, org_id: orgId }
     await db
       .insertInto('config_changes')

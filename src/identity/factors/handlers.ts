@@ -68,7 +68,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw invalidCode(caller)
     await limit('NOTICE', caller.id)
-    const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpAad(user.id)), step }
+    const factor = { method: 'totp' as const, secret: cipher.encrypt(secret, totpAad(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
     const { ssoProviderId, endsBy } = caller
     const session = { context: contextOfScope(caller.scope), mfa: true, ssoProviderId, endsBy }
@@ -121,7 +121,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         return { secret, recoveryCodes: newRecoveryCodes(), otpAuthUrl, qrCodeDataUrl }
       },
       async run({ db, caller, now, note }, { secret, recoveryCodes, ...urls }) {
-        const content = cipher.seal(JSON.stringify({ secret, recoveryCodes }), setupAad(caller.id))
+        const content = cipher.encrypt(JSON.stringify({ secret, recoveryCodes }), setupAad(caller.id))
         await store.saveMfaSetup(db, caller.id, { content, expiresAt: addSeconds(now, setupSeconds) })
         note({ resourceId: caller.id, resourceName: caller.email })
         return { secret, ...urls, recoveryCodes }

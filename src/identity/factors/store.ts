@@ -37,7 +37,7 @@ export async function consumeRecoveryCode(
 
 // Enrolling a factor.
 
-/** `content` is sealed. */
+/** `content` is encrypted. */
 export type MfaSetup = { content: string; expiresAt: Instant }
 
 export async function saveMfaSetup(db: Db, userId: string, setup: MfaSetup): Promise<void> {

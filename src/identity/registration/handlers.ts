@@ -62,7 +62,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
     }
     const token = newToken()
     const hash = tokenHash(token)
-    const content = cipher.seal(JSON.stringify(wanted), contentAad(hash))
+    const content = cipher.encrypt(JSON.stringify(wanted), contentAad(hash))
     await store.insertRegistration(db, { tokenHash: hash, content, expiresAt: known ? now : expiresAt })
     const proof = verifyEmail({ to, name, url: verifyLink(publicUrl(), token), hours: linkHours })
     await send(known ? alreadyRegistered({ to, name, url: publicUrl() }) : proof)

@@ -1,7 +1,7 @@
 /** How long a registration stays valid until its address is proved. */
 export const linkHours = 24
 
-/** Registration data, sealed until the address is proved. */
+/** Registration data, encrypted until the address is proved. */
 export type Registration = {
   email: string
   name: string

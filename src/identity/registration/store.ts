@@ -1,7 +1,7 @@
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 
-/** `content` is sealed. */
+/** `content` is encrypted. */
 type PendingRegistration = { tokenHash: string; content: string; expiresAt: Instant }
 
 export async function insertRegistration(

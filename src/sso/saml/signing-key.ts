@@ -11,12 +11,12 @@ export type RequestSigningKey = {
   /** undefined when the service's keys cannot decrypt it. */
   key: KeyObject | undefined
   /** The private key as stored. */
-  sealed: string
+  encrypted: string
   certificate: Buffer
 }
 
 /**
- * The row to store, with the private key sealed. `replaces`: the stored private key, which nothing can decrypt any more.
+ * The row to store, with the private key encrypted. `replaces`: the stored private key, which nothing can decrypt any more.
  */
 export type NewSigningKey = Tables['saml_keys'] & { replaces: string | undefined }
 
@@ -28,10 +28,10 @@ const privateKeyAad = 'saml_keys.private_key'
 export async function findSigningKey(db: Db, cipher: Cipher): Promise<RequestSigningKey | undefined> {
   const row = await db.selectFrom('saml_keys').selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) return undefined
-  const pem = cipher.tryOpen(row.private_key, privateKeyAad)
+  const pem = cipher.tryDecrypt(row.private_key, privateKeyAad)
   return {
     key: pem === undefined ? undefined : createPrivateKey(pem),
-    sealed: row.private_key,
+    encrypted: row.private_key,
     certificate: Buffer.from(row.certificate, 'base64'),
   }
 }
@@ -46,7 +46,7 @@ export async function createSigningKey(
   const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return {
     id,
-    private_key: cipher.seal(pem, privateKeyAad),
+    private_key: cipher.encrypt(pem, privateKeyAad),
     certificate: certificate.toString('base64'),
     created_at: now,
     replaces,

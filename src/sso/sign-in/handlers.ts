@@ -138,7 +138,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
         await store.requireSecret(storage.read, cipher, provider)
         const own = signs ? await findSigningKey(storage.read, cipher) : undefined
         const key = own?.key
-        if (own && !key) await assertHasKey(storage.read, cipher, own.sealed)
+        if (own && !key) await assertHasKey(storage.read, cipher, own.encrypted)
         if (own && !key) throw new Problem('invalid_request', unreadableKey)
         if (!isComplete(provider) || (signs && !key)) {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')

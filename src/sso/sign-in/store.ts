@@ -21,7 +21,7 @@ export type Exchange = Value<SsoExchangeRow, never, 'mfa'>
 const verifierAad = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}` as const
 
 export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Promise<void> {
-  const codeVerifier = cipher.seal(signIn.codeVerifier, verifierAad(signIn.stateHash))
+  const codeVerifier = cipher.encrypt(signIn.codeVerifier, verifierAad(signIn.stateHash))
   await db
     .insertInto('sso_sessions')
     .values(signInRows.write({ ...signIn, codeVerifier }))
@@ -85,7 +85,7 @@ export async function findIdentity(
   return row && { id: row.id, userId: row.user_id, externalId: row.external_id }
 }
 
-/** Stores the provider's claims, its tokens sealed; creates the link if there is none. */
+/** Stores the provider's claims, its tokens encrypted; creates the link if there is none. */
 export async function saveIdentity(
   db: Db,
   cipher: Cipher,
@@ -100,13 +100,13 @@ export async function saveIdentity(
 ): Promise<void> {
   const { id, providerId, userId, email, asserted, now } = link
   const { accessToken, refreshToken, expiresInSeconds } = asserted.tokens ?? {}
-  const seal = (column: 'access_token' | 'refresh_token', token: string | null | undefined) =>
-    token ? cipher.seal(token, `sso_identities.${column}.${id}`) : null
+  const encrypt = (column: 'access_token' | 'refresh_token', token: string | null | undefined) =>
+    token ? cipher.encrypt(token, `sso_identities.${column}.${id}`) : null
   const claims = {
     email,
     profile: JSON.stringify(asserted.profile),
-    access_token: seal('access_token', accessToken),
-    refresh_token: seal('refresh_token', refreshToken),
+    access_token: encrypt('access_token', accessToken),
+    refresh_token: encrypt('refresh_token', refreshToken),
     token_expires_at: expiresInSeconds ? addSeconds(now, expiresInSeconds) : null,
     last_login_at: now,
     updated_at: now,

@@ -105,7 +105,7 @@ export type Tables = {
   sso_exchanges: SsoExchangeRow
   sso_assertions: { id_hash: string; expires_at: string }
   sso_tests: SsoTestRow
-  /** Keys that sign our own requests; the key sealed, the certificate in base64. */
+  /** Keys that sign our own requests; the key encrypted, the certificate in base64. */
   saml_keys: { id: string; private_key: string; certificate: string; created_at: string }
   trust_policies: TrustPolicyRow
   config_sets: ConfigSetRow
@@ -412,7 +412,7 @@ type ConfigObjectRow = {
   renamed_from: string | null
 }
 
-/** What was applied from a set of files; its changes, sealed, are in config_changes. */
+/** What was applied from a set of files; its changes, encrypted, are in config_changes. */
 export type ConfigurationApplyRow = {
   id: string
   partner_id: string
@@ -440,7 +440,7 @@ type ConfigurationChangeRow = {
   action: string
   /** null: of the partner. */
   org_id: string | null
-  /** Its values, sealed; null: they are not kept. */
+  /** Its values, encrypted; null: they are not kept. */
   content: string | null
 }
 
@@ -692,7 +692,7 @@ export type AuditVerdictRow = {
   fault: string | null
   entries: number
   checked_at: string
-  /** The service's seal on the rest of the row, but for the last column. */
+  /** The MAC of the service over the rest of the row, but for the last column. */
   seal: string | null
   /** When the chain was last verified to its end, for metrics alone. */
   verified_at: string | null
@@ -862,7 +862,7 @@ type EventRow = {
 export type WebhookRow = Stamped & {
   org_id: string
   name: string
-  /** Sealed, like the secrets and `headers`, a JSON list of key and value. */
+  /** Encrypted, like the secrets and `headers`, a JSON list of key and value. */
   url: string
   secret: string | null
   previous_secret: string | null
@@ -946,7 +946,7 @@ export type SsoProviderRow = Stamped & {
   preset: string | null
   issuer: string | null
   client_id: string | null
-  /** Sealed. */
+  /** Encrypted. */
   client_secret: string | null
   /** client_secret_basic or client_secret_post; null: the former. */
   token_auth: string | null
@@ -974,7 +974,7 @@ export type SsoSessionRow = {
   state_hash: string
   provider_id: string
   nonce: string
-  /** Sealed. */
+  /** Encrypted. */
   code_verifier: string
   redirect_path: string
   /** Hash of the cookie of the browser in which it began. */
@@ -1022,7 +1022,7 @@ export type SsoIdentityRow = Stamped & {
   email: string
   /** JSON: all that the provider reported about them. */
   profile: string
-  /** Sealed, like the next. */
+  /** Encrypted, like the next. */
   access_token: string | null
   refresh_token: string | null
   token_expires_at: string | null

@@ -288,14 +288,14 @@ const ofCiphers: Damage[] = sealedColumns.flatMap(({ table, column }) => {
   return [
     [
       `a value of ${table}.${column} that another key has sealed`,
-      () => withValue(createCipher(['a key of somebody else']).seal('x', place)),
+      () => withValue(createCipher(['a key of somebody else']).encrypt('x', place)),
       new RegExp(
-        `1 value of ${table}\\.${column} was sealed with another key: set APP_ENCRYPTION_KEY_PREVIOUS`,
+        `1 value of ${table}\\.${column} was encrypted with another key: set APP_ENCRYPTION_KEY_PREVIOUS`,
       ),
     ],
     [
       `a value of ${table}.${column} that belongs to another row`,
-      () => withValue(createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('x', place)),
+      () => withValue(createCipher([testSecrets.APP_ENCRYPTION_KEY]).encrypt('x', place)),
       new RegExp(
         `1 value of ${table}\\.${column} does not open, .*--without-keys APP_ENCRYPTION_KEY restores`,
       ),

@@ -174,7 +174,7 @@ async function fillTable(
   }
   for (const one of encryptedColumns.filter(({ table }) => table === name)) {
     const place = encryptionContext(one, row as Record<string, string>)
-    row[one.column] = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('made up', place)
+    row[one.column] = createCipher([testSecrets.APP_ENCRYPTION_KEY]).encrypt('made up', place)
   }
   await storage.write((tx) => (tx as unknown as AnyDb).insertInto(name).values(row).execute())
   return true

@@ -124,7 +124,7 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     const lost = createCipher(['a key that is lost'])
     await withStorage(source, async ({ read, write }) => {
       const { id } = await read.selectFrom('webhooks').select('id').orderBy('id').executeTakeFirstOrThrow()
-      const secret = lost.seal('s', `webhooks.secret.${id}`)
+      const secret = lost.encrypt('s', `webhooks.secret.${id}`)
       await write((tx) => tx.updateTable('webhooks').set({ secret }).where('id', '=', id).execute())
     })
     const backup = await backupOf(source)
@@ -136,12 +136,12 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     expect(await secretsOf(place)).toEqual(await secretsOf(source))
 
     // Another one that does not open is not among those that did not at the time of the backup.
-    const value = () => lost.seal('s', 'webhooks.secret.another')
+    const value = () => lost.encrypt('s', 'webhooks.secret.another')
     const more = withCell(lines.slice(0, -1), 'webhooks', { row: 1, column: 'secret', value })
     const forged = await fileOf(packed(sealed(more, unreadable)))
     const other = await emptyPlace(kind)
     await expect(restored(other, forged)).rejects.toThrow(
-      /1 value of webhooks\.secret was sealed with another/,
+      /1 value of webhooks\.secret was encrypted with another/,
     )
     const { keysLost } = await restored(other, forged, { 'without-keys': ['APP_ENCRYPTION_KEY'] })
     expect(keysLost).toEqual([])

@@ -51,7 +51,7 @@ beforeAll(async () => {
           .then(({ id }) =>
             tx
               .updateTable('users')
-              .set({ totp_secret: cipher.seal('JBSWY3DPEHPK3PXP', totpAad(id)) })
+              .set({ totp_secret: cipher.encrypt('JBSWY3DPEHPK3PXP', totpAad(id)) })
               .where('id', '=', id)
               .execute(),
           ),
@@ -154,7 +154,7 @@ describe.each(kinds)('a restore to %s', (kind) => {
       read.selectFrom('mails').select(['id', 'content']).where('kind', '=', 'factors-changed').execute(),
     )
     const cipher = createCipher([otherKey])
-    const letters = mails.map(({ id, content }) => cipher.tryOpen(content, mailContext(id)))
+    const letters = mails.map(({ id, content }) => cipher.tryDecrypt(content, mailContext(id)))
     expect(letters).toEqual([expect.stringContaining(adminEmail)])
   })
 })
@@ -184,7 +184,7 @@ it('a sole administrator who has lost the second factor gets in again, by whoeve
 const giveFactor = (storage: Storage) =>
   storage.write(async (tx) => {
     const { id } = await tx.selectFrom('users').select('id').executeTakeFirstOrThrow()
-    const sealed = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('JBSWY3DPEHPK3PXP', totpAad(id))
+    const sealed = createCipher([testSecrets.APP_ENCRYPTION_KEY]).encrypt('JBSWY3DPEHPK3PXP', totpAad(id))
     await tx.updateTable('users').set({ mfa_method: 'totp', totp_secret: sealed }).execute()
   })
 

@@ -21,7 +21,7 @@ export function cipherFor(keys: Head['keys'], known: KnownKeys): Cipher | undefi
 }
 
 /** Opens the encrypted values of rows that pass by. */
-export class SealedCheck {
+export class EncryptionCheck {
   readonly #cipher: Cipher
   readonly #unreadable: Record<string, number> = {}
   /** Values that name a key that is not known here; the others were changed, or belong to another row. */
@@ -40,14 +40,14 @@ export class SealedCheck {
       // An older schema does not have it.
       if (value === -1 || names.some(([, place]) => place === -1)) continue
       for (const row of rows) {
-        const sealed = row[value]
+        const encrypted = row[value]
         // The reply of a request that was still running is empty.
-        if (typeof sealed !== 'string' || sealed === '') continue
+        if (typeof encrypted !== 'string' || encrypted === '') continue
         const ids = Object.fromEntries(names.map(([name, place]) => [name, String(row[place])]))
-        if (this.#cipher.tryOpen(sealed, encryptionContext(one, ids)) !== undefined) continue
+        if (this.#cipher.tryDecrypt(encrypted, encryptionContext(one, ids)) !== undefined) continue
         const column = `${table}.${one.column}`
         this.#unreadable[column] = (this.#unreadable[column] ?? 0) + 1
-        if (!this.#cipher.knows(sealed)) this.#otherKey[column] = (this.#otherKey[column] ?? 0) + 1
+        if (!this.#cipher.knows(encrypted)) this.#otherKey[column] = (this.#otherKey[column] ?? 0) + 1
       }
     }
   }
@@ -66,7 +66,7 @@ export class SealedCheck {
       const [does, was] = more === 1 ? ['does', 'was'] : ['do', 'were']
       const why =
         (this.#otherKey[column] ?? 0) > 0
-          ? `${was} sealed with another key: set APP_ENCRYPTION_KEY_PREVIOUS to the key from before the last change, or restore another backup`
+          ? `${was} encrypted with another key: set APP_ENCRYPTION_KEY_PREVIOUS to the key from before the last change, or restore another backup`
           : `${does} not open, because of a change or another row: restore another backup`
       return `${values} ${why}`
     }
@@ -75,9 +75,9 @@ export class SealedCheck {
 }
 
 /** @throws SetupError */
-export function assertSealedValues(
+export function assertEncryptedValues(
   file: string,
-  check: SealedCheck | undefined,
+  check: EncryptionCheck | undefined,
   { atBackup, isRehearsal }: { atBackup: Unreadable; isRehearsal: boolean },
 ): void {
   const fault = check?.fault(atBackup)

@@ -13,7 +13,7 @@ const chained = { plain: 'of what is no secret; what signs the end of a chain is
 
 /**
  * Each column that holds a hash, a fingerprint or a key. One that is keyed with a secret needs the former one while it is rotated:
- * `needOf` in daemon/secrets/ring.ts says how long.
+ * `needOf` in daemon/secrets/rotation.ts says how long.
  */
 export const hashedColumns: Readonly<Record<string, Hashed>> = {
   'agent_builds.checksum': publicBytes,
@@ -63,7 +63,7 @@ export const hashedColumns: Readonly<Record<string, Hashed>> = {
   'users.password_hash': { plain: 'Argon2id with a salt of its own' },
 }
 
-const sealed = /v1\.[0-9a-f]{8}\.[\w-]{16}\.[\w-]{22}\./
+const encrypted = /v1\.[0-9a-f]{8}\.[\w-]{16}\.[\w-]{22}\./
 /** Digests and keys in hex and base64, prefixes of digests, and hashed passwords. */
 const hashed =
   /^([0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[\w+/-]{43}=?|\$argon2.*|sha256[:=-].*)$/is
@@ -72,22 +72,22 @@ const namedSo = /hash|prints?$|checksum|digest|sha256|fingerprint|challenge|sign
 /** Rows of a table that are read. */
 const maxRows = 20_000
 
-export type Unlisted = { sealed: string[]; hashed: string[] }
+export type Unlisted = { encrypted: string[]; hashed: string[] }
 
 /** Columns of each kind that are on no list. A column counts by its name, too: it may be empty. */
 export async function unlisted(storage: Storage): Promise<Unlisted> {
   const known = new Set(encryptedColumns.map(({ table, column }) => `${table}.${column}`))
-  const found = { sealed: new Set<string>(), hashed: new Set<string>() }
+  const found = { encrypted: new Set<string>(), hashed: new Set<string>() }
   for (const [table, { columns }] of Object.entries(await schemaOf(storage))) {
     const texts = columns.filter(({ kind }) => kind === 'text').map(({ name }) => name)
     const rows = await (storage.read as AnyDb).selectFrom(table).select(texts).limit(maxRows).execute()
     for (const column of texts) {
       const place = `${table}.${column}`
       const cells = rows.flatMap((row) => (typeof row[column] === 'string' ? [row[column]] : []))
-      if (!known.has(place) && cells.some((cell) => sealed.test(cell))) found.sealed.add(place)
+      if (!known.has(place) && cells.some((cell) => encrypted.test(cell))) found.encrypted.add(place)
       const isHash = namedSo.test(column) || cells.some((cell) => hashed.test(cell))
       if (!(place in hashedColumns) && isHash) found.hashed.add(place)
     }
   }
-  return { sealed: [...found.sealed].sort(), hashed: [...found.hashed].sort() }
+  return { encrypted: [...found.encrypted].sort(), hashed: [...found.hashed].sort() }
 }

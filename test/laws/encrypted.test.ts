@@ -14,10 +14,10 @@ import { isTried } from '../depth.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
+import { hashedColumns, unlisted } from './encrypted-columns.ts'
 import { mutating } from './fields.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { schemaOf } from './schema.ts'
-import { hashedColumns, unlisted } from './sealed-columns.ts'
 import { Line } from './wire.ts'
 
 const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
@@ -26,7 +26,7 @@ const digestOf = (text: string) => hash('sha256', text, 'hex')
 /** Shorter ones may be part of another text by chance. */
 const minSecret = 12
 
-/** What the sealed columns hold, opened. */
+/** What the encrypted columns hold, opened. */
 async function openedIn({ read }: Storage): Promise<string[]> {
   const found: string[] = []
   for (const one of encryptedColumns) {
@@ -36,7 +36,7 @@ async function openedIn({ read }: Storage): Promise<string[]> {
       .where(one.column, '<>', '')
       .execute()
     for (const row of rows as Record<string, string>[])
-      found.push(cipher.open(row[one.column]!, encryptionContext(one, row)))
+      found.push(cipher.decrypt(row[one.column]!, encryptionContext(one, row)))
   }
   // Of the URL of a webhook only the query is secret: the rest is shown and audited.
   const isShown = (text: string): boolean => URL.canParse(text) && !text.includes('?')
@@ -78,8 +78,8 @@ onEveryDatabase((kind, open) => {
     }, 240_000)
     afterAll(() => service.close())
 
-    it('is in columns that are listed as sealed, or as hashed with the secret that does it', async () => {
-      expect(await unlisted(service.storage)).toEqual({ sealed: [], hashed: [] })
+    it('is in columns that are listed as encrypted, or as hashed with the secret that does it', async () => {
+      expect(await unlisted(service.storage)).toEqual({ encrypted: [], hashed: [] })
       const schema = await schemaOf(service.storage)
       const columns = Object.entries(schema).flatMap(([table, one]) =>
         one.columns.map(({ name }) => `${table}.${name}`),
@@ -87,7 +87,7 @@ onEveryDatabase((kind, open) => {
       expect(Object.keys(hashedColumns).filter((place) => !columns.includes(place))).toEqual([])
     })
 
-    it('opens with the secret where it is sealed, and is stored nowhere in clear', async () => {
+    it('opens with the secret where it is encrypted, and is stored nowhere in clear', async () => {
       expect(await findUnreadable(service.storage, cipher)).toEqual([])
       const secrets = await openedIn(service.storage)
       expect(secrets.length).toBeGreaterThan(3)
@@ -95,7 +95,7 @@ onEveryDatabase((kind, open) => {
     })
 
     // On Postgres a part of the calls is made.
-    it.runIf(kind === 'sqlite')('is in each of the columns that are sealed', async () => {
+    it.runIf(kind === 'sqlite')('is in each of the columns that are encrypted', async () => {
       const db = service.storage.read as AnyDb
       const empty: string[] = []
       for (const { table, column } of encryptedColumns) {
@@ -123,16 +123,16 @@ onEveryDatabase((kind, open) => {
 
   it('a column of each kind that is on no list is seen, by what it holds or by its name', async () => {
     const { storage } = await open()
-    const sealed = cipher.seal('secret', `webhooks.secret.${newId()}`)
+    const encrypted = cipher.encrypt('secret', `webhooks.secret.${newId()}`)
     await storage.write(async (tx) => {
       const db = tx as AnyDb
       const columns = ['bare text', 'within text', 'mark text', 'short text', 'code_hash text', 'name text']
       await sql`create table planted (id text primary key, ${sql.raw(columns.join(', '))})`.execute(db)
-      const within = JSON.stringify({ url: `https://example.com/?t=${sealed}` })
+      const within = JSON.stringify({ url: `https://example.com/?t=${encrypted}` })
       const short = hash('sha256', 'secret', 'base64url')
       const row = {
         id: newId(),
-        bare: sealed,
+        bare: encrypted,
         within,
         mark: digestOf('secret'),
         short,
@@ -142,12 +142,12 @@ onEveryDatabase((kind, open) => {
       await db.insertInto('planted').values(row).execute()
     })
     expect(await unlisted(storage)).toEqual({
-      sealed: ['planted.bare', 'planted.within'],
+      encrypted: ['planted.bare', 'planted.within'],
       hashed: ['planted.code_hash', 'planted.mark', 'planted.short'],
     })
   })
 
-  it('a value in clear in a column that is sealed is seen', async () => {
+  it('a value in clear in a column that is encrypted is seen', async () => {
     const { storage } = await open()
     const row = { token_hash: digestOf('a'), content: '{"email":"a@example.com"}', expires_at: '9999' }
     await storage.write((tx) => tx.insertInto('registrations').values(row).execute())
