@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
 import { systemClock } from '../../src/core/time.ts'
+import { currentFairShareKey } from '../../src/storage/fair-queue.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
 import { ReaderPool } from '../../src/storage/sqlite/reader-pool.ts'
 import { openMigrated } from '../databases.ts'
@@ -21,12 +22,18 @@ import { Line } from './wire.ts'
 /** Whether the database is asked with the value itself, and not with another question. */
 const isText = (value: string) => !/^(true|false|\d)$/.test(value)
 
+/** Neither for the background work of the service, nor to find out who calls. */
+const isForCaller = () => !['service', 'admission'].includes(currentFairShareKey()[0])
+
 const withQuery = called(api).filter(({ entry }) => entry.query !== undefined)
 
 /** Fields that have none on what a scenario has, and the tests that show their effect. */
 const shownElsewhere: Record<string, { fields: string[]; by: string }> = {
-  'auditCheckpoints.proof': { fields: ['orgId'], by: 'test/audit/proofs.test.ts' },
-  'logTails.read': { fields: ['kind', 'level', 'component', 'source'], by: 'test/logs/tails.test.ts' },
+  'logTails.read': {
+    fields: ['kind', 'level', 'component', 'source', 'limit'],
+    by: 'test/logs/tails.test.ts',
+  },
+  'search.everything': { fields: ['limit'], by: 'test/search/search.test.ts' },
   'ssoSignIn.metadata': { fields: ['signed'], by: 'test/sso/sign-in/saml-flow.test.ts' },
 }
 
@@ -43,12 +50,12 @@ describe('every field of a query has an effect', () => {
       this: SqliteConnection,
       ...query
     ) {
-      asked.push(query)
+      if (isForCaller()) asked.push(query)
       return run.apply(this, query)
     })
     const { executeQuery } = ReaderPool.prototype
     vi.spyOn(ReaderPool.prototype, 'executeQuery').mockImplementation(function (this: ReaderPool, query) {
-      asked.push([query.sql, query.parameters])
+      if (isForCaller()) asked.push([query.sql, query.parameters])
       return executeQuery.call(this, query) as never
     })
     service = await startService(() => openMigrated('sqlite'))
@@ -81,11 +88,17 @@ describe('every field of a query has an effect', () => {
         values: JSON.stringify(asked.map(([, values]) => values)),
       }
     }
-    const without = await call(required)
+    // One that needs a field of several gets all that its scenario gives.
+    const base = (await call(required)).reply.startsWith('2') ? required : input.query
+    const [first, second] = [await call(base), await call(base)]
+    // A list of audit entries has one more each time: what stays is the status.
+    const shown = (reply: string) => (first.reply === second.reply ? reply : reply.slice(0, 3))
     const hasEffect = async (field: string, value: string) => {
-      // Alone, as one may take the place of another.
-      const { reply, reads, values } = await call({ ...required, [field]: value })
-      if (reply !== without.reply) return true
+      const { [field]: _, ...others } = base
+      const without = await call(others)
+      const { reply, reads, values } = await call({ ...others, [field]: value })
+      if (shown(reply) !== shown(without.reply)) return true
+      // A time is asked with its milliseconds.
       return isText(value) ? values.includes(value.slice(0, 19)) : reads !== without.reads
     }
     const unread: string[] = []
