@@ -28,10 +28,11 @@ function urlOf(database: string): string {
   return url.href
 }
 
-/** The same database over TCP: for whoever stands in between. */
-export function overTcp(databaseUrl: string): URL {
+/** The same database over TCP, also through another port: for whoever stands in between. */
+export function overTcp(databaseUrl: string, port?: number): URL {
   const url = new URL(databaseUrl)
   url.searchParams.delete('host')
+  if (port !== undefined) url.port = String(port)
   return url
 }
 

@@ -8,9 +8,9 @@ import { isEncryptedWith } from './key-check.ts'
 export type UnreadableColumn = {
   /** `webhooks.secret` */
   column: string
-  /** Values encrypted with a key that is not in the ring. */
+  /** Values encrypted with a key that the service does not have. */
   otherKey: number
-  /** Values of a sample that name a key of the ring and do not open: they were changed. */
+  /** Values of a sample that name a key of the service and do not open: they were changed. */
   damaged: number
 }
 
@@ -37,7 +37,7 @@ export async function countEncryptedWithOtherKeys({ heavy }: Reader, { marks }: 
   return count
 }
 
-/** Number of values that a key of the ring has encrypted. */
+/** Number of values that were encrypted with a key of the service. */
 export async function countEncryptedWith({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
   for (const one of encryptedColumns)
@@ -96,7 +96,7 @@ export type Resealed = {
 }
 
 /**
- * Encrypts every value that a former key of the ring has encrypted with the current one, also while the service changes them.
+ * Encrypts with the current key every value that a former one has encrypted, also while the service changes them.
  * `onProgress` gets the number of values looked at so far.
  */
 export async function reseal(

@@ -24,8 +24,7 @@ export async function movingAddress(databaseUrl: string) {
     server.close()
     cut()
   })
-  const url = overTcp(databaseUrl)
-  url.port = String((server.address() as { port: number }).port)
+  const url = overTcp(databaseUrl, (server.address() as { port: number }).port)
   return {
     databaseUrl: url.href,
     leadTo(next: string) {

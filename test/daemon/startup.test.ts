@@ -500,8 +500,7 @@ describe('two services on one SQLite directory', () => {
 describe('a Postgres that is not up yet', () => {
   it('is waited for, with a log line', async () => {
     const { databaseUrl } = await openMigrated('postgres')
-    const late = overTcp(databaseUrl!)
-    const { port, hostname } = late
+    const { port, hostname } = overTcp(databaseUrl!)
     const server = createServer((client) => {
       const database = connect(Number(port), hostname)
       client.pipe(database).pipe(client)
@@ -513,7 +512,7 @@ describe('a Postgres that is not up yet', () => {
     }
     const free = await listen(0)
     await new Promise((resolve) => server.close(resolve))
-    late.port = String(free)
+    const late = overTcp(databaseUrl!, free)
     const env = { ...serviceEnv, DATABASE_WAIT_SECONDS: '30' }
     const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: late.href }, { env })
     await until(() => service.stderr.includes('waiting for the database'), 10_000)

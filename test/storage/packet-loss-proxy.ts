@@ -38,8 +38,7 @@ export async function lossyProxy(databaseUrl: string): Promise<LossyProxy> {
     server.close()
     for (const socket of all) socket.destroy()
   })
-  const url = overTcp(databaseUrl)
-  url.port = String((server.address() as { port: number }).port)
+  const url = overTcp(databaseUrl, (server.address() as { port: number }).port)
   return {
     databaseUrl: url.href,
     swallow() {

@@ -46,8 +46,7 @@ export async function poolTransactions(databaseUrl: string, sessions: number): P
     server.close()
     for (const { socket } of backends) socket.destroy()
   })
-  const url = overTcp(databaseUrl)
-  url.port = String((server.address() as { port: number }).port)
+  const url = overTcp(databaseUrl, (server.address() as { port: number }).port)
   return url.href
 }
 

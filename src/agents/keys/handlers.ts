@@ -1,6 +1,6 @@
 import { clonedMachineAlertRule } from '../../alerts/contract.ts'
 import { raiseAlert } from '../../alerts/raise.ts'
-import type { Signer } from '../../audit/checkpoints/signer.ts'
+import type { MacKey, Signer } from '../../audit/checkpoints/signer.ts'
 import { deviceKeyFingerprint, devicePublicKey, isProofOf, newDeviceKey } from '../../core/device-key.ts'
 import { Problem } from '../../core/errors.ts'
 import { emitUpdated } from '../../devices/events.ts'
@@ -13,7 +13,7 @@ import type { agentKeys as contract } from './contract.ts'
 import { clonedMachineAlert, isClonedMachine, issueChallenge, issuedAt } from './rules.ts'
 import * as store from './store.ts'
 
-type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'mac' | 'verifyMac'>
+type Identity = MacKey & Pick<Signer, 'publicKeys' | 'trusted'>
 
 /** Verifying with it takes as long as with the key of a device. */
 const nobodysKey = devicePublicKey(newDeviceKey())

@@ -1,10 +1,8 @@
 import { clonedMachineAlertRule } from '../../alerts/contract.ts'
+import type { MacKey } from '../../audit/checkpoints/signer.ts'
 import { randomBytes } from '../../core/random.ts'
 import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
-
-/** What only the service itself can compute: an HMAC under a key derived from the one that signs the audit log. */
-export type Authenticator = { mac(text: string): string; verifyMac(text: string, mac: string): boolean }
 
 /** Seconds for which a challenge can be answered. */
 const challengeSeconds = 120
@@ -15,10 +13,7 @@ const textOf = (issued: string, nonce: string): string => `svc agent challenge\n
  * A challenge is not stored: its MAC shows that the service issued it, and when. Asking for one writes nothing and names no
  * device; the proof that answers it names the one that it is for.
  */
-export function issueChallenge(
-  { mac }: Authenticator,
-  now: Instant,
-): { challenge: string; expiresAt: Instant } {
+export function issueChallenge({ mac }: MacKey, now: Instant): { challenge: string; expiresAt: Instant } {
   const issued = Date.parse(now).toString(36)
   const nonce = randomBytes(16).toString('base64url')
   const challenge = `${issued}.${nonce}.${mac(textOf(issued, nonce))}`
@@ -26,7 +21,7 @@ export function issueChallenge(
 }
 
 /** When a challenge was issued; undefined for one that is expired or not of this service. */
-export function issuedAt({ verifyMac }: Authenticator, challenge: string, now: Instant): Instant | undefined {
+export function issuedAt({ verifyMac }: MacKey, challenge: string, now: Instant): Instant | undefined {
   const [issued = '', nonce = '', mac = '', ...more] = challenge.split('.')
   if (more.length > 0 || !verifyMac(textOf(issued, nonce), mac)) return undefined
   const at = new Date(Number.parseInt(issued, 36)).toISOString()

@@ -29,6 +29,9 @@ export type Signer = {
   trusted(): Promise<Buffer[]>
 }
 
+/** Recognizes what the service itself has made. */
+export type MacKey = Pick<Signer, 'mac' | 'verifyMac'>
+
 /**
  * Seeds of 32 bytes each (RFC 8032). With `isPreviousAssumed`, the previous seed only counts when it has signed
  * here. A previous seed that has not signed here, beside a current one that has, is the next one: other

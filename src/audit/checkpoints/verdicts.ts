@@ -6,7 +6,7 @@ import { inScopeHistory } from '../../storage/query/scope.ts'
 import type { AuditVerdictRow, Tables } from '../../storage/schema/tables.ts'
 import { systemChain } from '../rules.ts'
 import { isPlausibleTime } from './postdated.ts'
-import type { Signer } from './signer.ts'
+import type { MacKey } from './signer.ts'
 
 /** The last result when the service verified a chain, or refused to sign it. */
 export type StoredVerdict = {
@@ -18,17 +18,12 @@ export type StoredVerdict = {
 
 export type VerificationFault = NonNullable<StoredVerdict['fault']>
 
-export type VerdictAuthenticator = Pick<Signer, 'mac' | 'verifyMac'>
-
 type AuthenticatedRow = Omit<AuditVerdictRow, 'seal' | 'verified_at'>
 
 const authenticatedText = ({ chain, verdict, fault, entries, checked_at }: AuthenticatedRow): string =>
   JSON.stringify([chain, verdict, fault, entries, checked_at])
 
-const withMac = <Row extends AuthenticatedRow>(
-  row: Row,
-  { mac }: VerdictAuthenticator,
-): Row & { seal: string } => ({
+const withMac = <Row extends AuthenticatedRow>(row: Row, { mac }: MacKey): Row & { seal: string } => ({
   ...row,
   seal: mac(authenticatedText(row)),
 })
@@ -39,7 +34,7 @@ const withMac = <Row extends AuthenticatedRow>(
  */
 export async function saveVerdict(
   tx: Db,
-  signer: VerdictAuthenticator,
+  signer: MacKey,
   { chain, verdict, fault, entries }: StoredVerdict,
   now: Instant,
   claimedAt?: Instant,
@@ -128,11 +123,7 @@ const pageSize = 1000
  */
 export async function listChainsToVerify(
   db: Db,
-  {
-    localChains,
-    signer,
-    now,
-  }: { localChains: readonly string[]; signer: VerdictAuthenticator; now: Instant },
+  { localChains, signer, now }: { localChains: readonly string[]; signer: MacKey; now: Instant },
 ): Promise<DueChain[]> {
   const known = new Map<string, { seen: AuditVerdictRow; isOwn: boolean; isRested: boolean }>()
   for await (const rows of pagesOf(db, 'audit_verdicts')) {
@@ -214,7 +205,7 @@ async function listHeadless(db: Db): Promise<string[]> {
  */
 export async function claimVerification(
   tx: Db,
-  signer: VerdictAuthenticator,
+  signer: MacKey,
   { chain, seen, isOwn }: Pick<DueChain, 'chain' | 'seen' | 'isOwn'>,
   now: Instant,
 ): Promise<boolean> {
@@ -244,7 +235,7 @@ const pendingOf = (chain: string) => ({ chain, verdict: 'pending', fault: null, 
 /** Makes a claim last longer; false when another process has the chain by now. */
 export async function renewClaim(
   tx: Db,
-  signer: VerdictAuthenticator,
+  signer: MacKey,
   { chain, claimedAt }: { chain: string; claimedAt: Instant },
   now: Instant,
 ): Promise<boolean> {
